@@ -40,8 +40,9 @@ const mostProcessors = 4
 func SpindleStart(logWaits *C.uint32_t) (result C.int) {
 	defer guard(&result)
 	logTo((*uint32)(logWaits))
-	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > mostProcessors {
-		runtime.GOMAXPROCS(mostProcessors)
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.SetDefaultGOMAXPROCS() // the runtime has found one, see src/oneprocessor.c
+		runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), mostProcessors))
 	}
 	return 0
 }

@@ -44,10 +44,13 @@ static bool in_image(const void *address, size_t n) {
     return false;
 }
 
-static bool is_row(const Row *row, const char *name) {
+// is_row reports whether the row's text begins with name. It is called for each word of the data, so what
+// tells most words from rows comes first.
+static inline bool is_row(const Row *row, const char *name) {
+    if ((row->flags & ~ALL_FLAGS) != 0 || row->len <= 0 || row->len >= 100)
+        return false;
     size_t n = strlen(name);
-    return row->len > (intptr_t)n && row->len < 100 && (row->flags & ~ALL_FLAGS) == 0 && in_image(row->name, n) &&
-           memcmp(row->name, name, n) == 0;
+    return (size_t)row->len > n && in_image(row->name, n) && memcmp(row->name, name, n) == 0;
 }
 
 // let_block changes the table if it is in the segment.
@@ -65,10 +68,25 @@ static bool let_block(char *from, size_t size) {
     return false;
 }
 
-__attribute__((constructor(101))) static void before_go(void) {
+// constants_end returns where the data ends that is read-only after relocation. The table is not there, and most of
+// the data is.
+static uintptr_t constants_end(void) {
     const ElfW(Phdr) *segment;
     for (int left = segments(&segment); left > 0; left--, segment++) {
-        if (segment->p_type == PT_LOAD && segment->p_flags & PF_W && let_block(image + segment->p_vaddr, segment->p_filesz))
+        if (segment->p_type == PT_GNU_RELRO)
+            return segment->p_vaddr + segment->p_memsz;
+    }
+    return 0;
+}
+
+__attribute__((constructor(101))) static void before_go(void) {
+    const ElfW(Phdr) *segment;
+    uintptr_t constants = constants_end() & ~(uintptr_t)(sizeof(void *) - 1);
+    for (int left = segments(&segment); left > 0; left--, segment++) {
+        uintptr_t from = segment->p_vaddr, end = from + segment->p_filesz;
+        if (from < constants && constants <= end)
+            from = constants;
+        if (segment->p_type == PT_LOAD && segment->p_flags & PF_W && let_block(image + from, end - from))
             return;
     }
 }

@@ -10,6 +10,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,6 +43,17 @@ int golib_symbol(const char *name, void **into); // -1 with an exception
 // gostart.c
 int golib_may_start(void);           // -1 with an exception if the process has too little for Go's runtime
 void *golib_start(const char *path); // the library, once Go's runtime has started; NULL with dlerror
+
+// oneprocessor.c
+// OneProcessor restricts the threads that start between begin and end to one processor.
+typedef struct {
+    cpu_set_t all, one;
+    bool restricted;
+    pid_t *before; // threads that were there at the beginning
+    size_t n;
+} OneProcessor;
+void oneprocessor_begin(OneProcessor *o);
+void oneprocessor_end(OneProcessor *o);
 
 // golog.c
 extern uint32_t golog_waits; // Go has logged something; written by Go

@@ -5,6 +5,8 @@
 // Threads of Go have the mask that the runtime has found when it started. SIGCHLD, SIGPROF and the
 // signals of faults are exceptions that the runtime makes.
 //
+// It has few threads: its first one, its monitor, and a template for others; see oneprocessor.c.
+//
 // The runtime ends the process if it gets no memory or no thread. So both are tried out first.
 #include "core.h"
 #include <dlfcn.h>
@@ -64,10 +66,13 @@ void *golib_start(const char *path) {
     struct sigaction urgent;
     sigaction(SIGURG, NULL, &urgent);
     pthread_sigmask(SIG_SETMASK, &all, &mask);
+    OneProcessor processors;
+    oneprocessor_begin(&processors);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     void (*first)(char *text, int capacity) = library ? dlsym(library, "SpindleFailure") : NULL;
     if (first)
         first(NULL, 0); // returns when the runtime has started
+    oneprocessor_end(&processors);
     sigaction(SIGURG, &urgent, NULL); // the runtime does not use it, see setup.py
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
     return library;
