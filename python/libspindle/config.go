@@ -20,7 +20,9 @@ type config struct {
 
 	CertFile string `json:"cert_file"`
 	KeyFile  string `json:"key_file"`
-	CAFile   string `json:"ca_file"` // of client certificates; empty for none
+	Password string `json:"key_password"` // empty for a key that is not encrypted
+	CAFile   string `json:"ca_file"`      // of client certificates; empty for none
+	CertReqs string `json:"cert_reqs"`    // of clients, if there is a CAFile: none, optional or required
 
 	HeaderTimeout float64 `json:"header_timeout"`
 	BodyTimeout   float64 `json:"body_timeout"`
@@ -114,12 +116,16 @@ func (c *config) addDefaults(h http.Header) {
 	}
 }
 
+var clientAuth = map[string]tls.ClientAuthType{
+	"none": tls.NoClientCert, "optional": tls.VerifyClientCertIfGiven, "required": tls.RequireAndVerifyClientCert,
+}
+
 func (c *config) tls() (*tls.Config, error) {
 	key := c.KeyFile
 	if key == "" {
 		key = c.CertFile
 	}
-	pair, err := tls.LoadX509KeyPair(c.CertFile, key)
+	pair, err := loadKeyPair(c.CertFile, key, c.Password)
 	if err != nil {
 		return nil, fmt.Errorf("spindle: certificate: %w", err)
 	}
@@ -129,7 +135,7 @@ func (c *config) tls() (*tls.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("spindle: certificates of clients: %w", err)
 		}
-		t.ClientCAs, t.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+		t.ClientCAs, t.ClientAuth = x509.NewCertPool(), clientAuth[c.CertReqs]
 		if !t.ClientCAs.AppendCertsFromPEM(pem) {
 			return nil, errors.New("spindle: no certificate in " + c.CAFile)
 		}

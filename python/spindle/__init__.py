@@ -35,7 +35,8 @@ __all__ = [
     "fail_after", "inspect", "install", "move_on_after", "move_on_at", "new_event_loop", "run", "send", "stream", "tree",
 ]
 
-_HOST = ("GoError", "async_call", "call", "send", "stream")  # imported when they are first used
+# Imported when they are first used. Policies are deprecated from Python 3.14 on: only a program that uses one is warned.
+_LATER = {**dict.fromkeys(("GoError", "async_call", "call", "send", "stream"), "host"), "EventLoopPolicy": "policy", "Worker": "gunicorn"}
 
 
 def new_event_loop() -> Loop:
@@ -66,13 +67,8 @@ def install() -> None:
 
 
 def __getattr__(name):
-    if name in _HOST:
-        from . import host
-
-        return getattr(host, name)
-    # Policies are deprecated from Python 3.14 on: only a program that uses one is warned.
-    if name != "EventLoopPolicy":
+    if name not in _LATER:
         raise AttributeError(f"module 'spindle' has no attribute {name!r}")
-    from .policy import EventLoopPolicy
+    from importlib import import_module
 
-    return EventLoopPolicy
+    return getattr(import_module(f"spindle.{_LATER[name]}"), name)

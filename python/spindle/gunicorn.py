@@ -1,11 +1,11 @@
 """Serves an app in the processes of gunicorn.
 
-    gunicorn -k spindle.gunicorn.Worker -w 4 main:app
+    gunicorn -k spindle.Worker -w 4 main:app
 
 gunicorn starts the processes, replaces those that end, and has the sockets. Options that gunicorn does not have are
 set in a subclass:
 
-    class Worker(spindle.gunicorn.Worker):
+    class Worker(spindle.Worker):
         OPTIONS = {"limit_body_size": 1 << 20}
 """
 
@@ -13,7 +13,6 @@ import asyncio
 import logging
 import os
 import signal
-import ssl
 import sys
 
 from gunicorn.arbiter import Arbiter
@@ -65,8 +64,8 @@ class Worker(_Base):
             options["wsgi_threads"] = cfg.threads
         if cfg.is_ssl:
             options.update(ssl_certfile=cfg.certfile, ssl_keyfile=cfg.keyfile)
-            if cfg.cert_reqs == ssl.CERT_REQUIRED:
-                options["ssl_ca_certs"] = cfg.ca_certs
+            if cfg.ca_certs:
+                options.update(ssl_ca_certs=cfg.ca_certs, ssl_cert_reqs=int(cfg.cert_reqs))
         return Config(app=self.wsgi, **{**options, **self.OPTIONS})
 
 

@@ -1,9 +1,11 @@
 """The version is the same everywhere, and a release says what has changed."""
 
+import os
 import pathlib
 import re
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 
@@ -75,8 +77,12 @@ def test_versions_that_differ(versions, tmp_path):
         versions.written()
 
 
-def test_command_names_both_halves():
-    done = subprocess.run([sys.executable, "-m", "spindle", "--version"], capture_output=True, text=True, timeout=60)
+@pytest.mark.parametrize("command", [[sys.executable, "-m", "spindle"], [os.path.join(sysconfig.get_path("scripts"), "spindle")]],
+                         ids=["module", "script"])
+def test_command_names_both_halves(command):
+    if not os.path.exists(command[0]):
+        pytest.skip("the package was installed without its scripts")
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60)
     number = re.escape(spindle.__version__)
     python = re.escape(sys.version.split()[0])
     assert re.fullmatch(rf"spindle {number} \(CPython {python}\), libspindle {number} \(go\d.*\)\n", done.stdout), done

@@ -66,7 +66,9 @@ def parser():
     group = p.add_argument_group("protocol")
     group.add_argument("--ssl-certfile", metavar="FILE")
     group.add_argument("--ssl-keyfile", metavar="FILE")
+    group.add_argument("--ssl-keyfile-password", metavar="TEXT", help="better as SPINDLE_SSL_KEYFILE_PASSWORD: other users see arguments")
     group.add_argument("--ssl-ca-certs", metavar="FILE", help="require certificates of clients")
+    group.add_argument("--ssl-cert-reqs", type=int, metavar="N", help="of clients: 0 for none, 1 for optional, 2 for required (2 with --ssl-ca-certs)")
     group.add_argument("--proxy-headers", action=argparse.BooleanOptionalAction, default=None,
                        help="believe X-Forwarded-For and X-Forwarded-Proto of trusted proxies (on)")
     group.add_argument("--forwarded-allow-ips", help="the trusted proxies: addresses, networks or * (FORWARDED_ALLOW_IPS, or 127.0.0.1,::1)")

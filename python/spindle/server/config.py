@@ -14,7 +14,7 @@ RANGES = {
     "port": (0, 65535), "fd": (0, COUNT), "backlog": (1, COUNT), "workers": (1, 1024), "wsgi_threads": (1, COUNT),
     "limit_concurrency": (0, COUNT), "limit_max_requests": (0, COUNT), "limit_max_requests_jitter": (0, COUNT),
     "limit_connections": (0, COUNT), "limit_header_size": (0, COUNT), "limit_header_fields": (0, COUNT),
-    "limit_request_line": (0, COUNT), "limit_body_size": (0, SIZE), "limit_memory": (1, COUNT), "ws_max_size": (0, SIZE),
+    "limit_request_line": (0, COUNT), "limit_body_size": (0, SIZE), "limit_memory": (1, COUNT), "ws_max_size": (0, SIZE), "ssl_cert_reqs": (0, 2),
     "timeout_worker_healthcheck": (0.1, FOREVER), "reload_delay": (0, FOREVER),
     **dict.fromkeys(("timeout_keep_alive", "timeout_header", "timeout_body", "timeout_write", "timeout_graceful_shutdown",
                      "ws_ping_interval", "ws_ping_timeout"), (0, FOREVER)),
@@ -88,7 +88,9 @@ class Config:
 
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
-    ssl_ca_certs: str | None = None  #: clients need a certificate of one of these authorities
+    ssl_keyfile_password: str | None = None
+    ssl_ca_certs: str | None = None  #: the authorities of clients' certificates
+    ssl_cert_reqs: int | None = None  #: 0 for no certificates of clients, 1 for optional, 2 for required ones, the default with ssl_ca_certs
 
     ws_max_size: int = 16 * 1024 * 1024
     ws_ping_interval: float = 20
@@ -112,8 +114,10 @@ class Config:
             raise ValueError(f"spindle: log_config: there is no file {self.log_config}")
         if self.supervised and isinstance(self.log_config, dict):
             raise ValueError("spindle: log_config must be a file if there are worker processes, which cannot be given a dict")
-        if self.ssl_certfile is None and (self.ssl_keyfile is not None or self.ssl_ca_certs is not None):
+        if self.ssl_certfile is None and any(v is not None for v in (self.ssl_keyfile, self.ssl_keyfile_password, self.ssl_ca_certs)):
             raise ValueError("spindle: TLS needs a certificate: ssl_certfile")
+        if self.ssl_cert_reqs and self.ssl_ca_certs is None:
+            raise ValueError("spindle: ssl_cert_reqs needs the authorities of clients' certificates: ssl_ca_certs")
         for name in ("metrics", "health", "ready"):
             path = getattr(self, name)
             if path and not path.startswith("/"):
@@ -145,7 +149,7 @@ class Config:
                 raise ValueError(f"spindle: {name} must be from {least:g} to {greatest:.0f}, not {value}")
         if name in CHOICES and value not in CHOICES[name]:
             raise ValueError(f"spindle: {name} must be one of {', '.join(CHOICES[name])}, not {value!r}")
-        if name in ("uds", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs") and not value:
+        if name in ("uds", "ssl_certfile", "ssl_keyfile", "ssl_keyfile_password", "ssl_ca_certs") and not value:
             raise ValueError(f"spindle: {name} must not be empty")
         if isinstance(value, str) and ("\0" in value or name in ("host", "root_path") and not _is_unicode(value)):
             raise ValueError(f"spindle: {name} cannot be {value!r}")
@@ -188,7 +192,9 @@ class Config:
             "fds": fds,
             "cert_file": self.ssl_certfile or "",
             "key_file": self.ssl_keyfile or "",
+            "key_password": self.ssl_keyfile_password or "",
             "ca_file": self.ssl_ca_certs or "",
+            "cert_reqs": ("none", "optional", "required")[2 if self.ssl_cert_reqs is None else self.ssl_cert_reqs],
             "header_timeout": time(self.timeout_header),
             "body_timeout": time(self.timeout_body),
             "idle_timeout": time(self.timeout_keep_alive),

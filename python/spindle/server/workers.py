@@ -59,7 +59,7 @@ class Tallies:
 class Worker:
     """A process that serves."""
 
-    def __init__(self, command, sock, tallies):
+    def __init__(self, command, environment, sock, tallies):
         self.tallies, self.slot = tallies, tallies.take()
         self.ready = False
         self.leaving = False
@@ -76,7 +76,7 @@ class Worker:
             undo.callback(os.close, self.status)
             os.set_blocking(self.status, False)
             inherited = [sock.fileno(), to_worker, from_worker, tallies.file.fileno()]
-            environment = {**os.environ, CONTROL: ",".join(map(str, [*inherited, self.slot]))}
+            environment = {**os.environ, **environment, CONTROL: ",".join(map(str, [*inherited, self.slot]))}
             self.process = subprocess.Popen(command, pass_fds=inherited, env=environment)
             undo.pop_all()
 
@@ -102,6 +102,8 @@ class Supervisor:
     def __init__(self, config, arguments=None):
         self.config = config
         self.command = [sys.executable, "-m", "spindle"] + (list(arguments) if arguments is not None else command_line(config))
+        # Not among the arguments, which other users can see.
+        self.environment = {"SPINDLE_SSL_KEYFILE_PASSWORD": config.ssl_keyfile_password} if config.ssl_keyfile_password else {}
         self.sock = None  # while run does
         self.workers = []
         self.wanted = config.workers
@@ -243,7 +245,7 @@ class Supervisor:
         """Start workers. If the system cannot start one, the others have to wait, as after a crash."""
         for _ in range(count):
             try:
-                worker = Worker(self.command, self.sock, self.tallies)
+                worker = Worker(self.command, self.environment, self.sock, self.tallies)
             except OSError as e:
                 logger.error("spindle: cannot start a worker: %s", e)
                 self.failed_starts += 1
@@ -355,7 +357,7 @@ def command_line(config):
     arguments = [config.app]
     for field in fields(config):
         value = getattr(config, field.name)
-        if field.name in ("app", "workers", "fd", "uds", "host", "port", "timeout_worker_healthcheck") or value is None \
+        if field.name in ("app", "workers", "fd", "uds", "host", "port", "timeout_worker_healthcheck", "ssl_keyfile_password") or value is None \
                 or field.name.startswith("reload"):
             continue
         option = "--" + field.name.replace("_", "-")

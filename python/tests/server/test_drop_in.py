@@ -104,7 +104,7 @@ def gunicorn(program):
     pytest.importorskip("gunicorn")
 
     def start(app, *options):
-        started = program("-m", "gunicorn", "-k", "spindle.gunicorn.Worker", "-b", "127.0.0.1:0", "--worker-tmp-dir",
+        started = program("-m", "gunicorn", "-k", "spindle.Worker", "-b", "127.0.0.1:0", "--worker-tmp-dir",
                           str(program.directory), "--no-control-socket", *options, app)
         port = int(started.wait_for(r"Listening at: http://127.0.0.1:(\d+)"))
         started.connect = lambda: Client(socket.create_connection(("127.0.0.1", port), LIMIT))
@@ -158,7 +158,7 @@ def test_gunicorn_is_told_that_the_app_cannot_start(gunicorn):
 
 def test_gunicorn_options_of_a_subclass(program, gunicorn):
     (program.directory / "mine.py").write_text(
-        "import spindle.gunicorn\nclass Worker(spindle.gunicorn.Worker):\n    OPTIONS = {'headers': [('x-mine', '1')]}\n")
+        "import spindle\nclass Worker(spindle.Worker):\n    OPTIONS = {'headers': [('x-mine', '1')]}\n")
     server = gunicorn("app:app", "-k", "mine.Worker")
     assert server.connect().get()["x-mine"] == "1"
     assert server.stop() == 0
