@@ -4,6 +4,7 @@
     python python/bench/server.py --part 1/3           # a third of them
     python python/bench/server.py plaintext starlette  # some of them
     python python/bench/server.py --rounds 2 --seconds 2
+    python python/bench/server.py --before DIR         # beside an older build of this server, in DIR/spindle
 
 Most cases count requests per second of the server's CPU time, with one worker. "p99" compares
 latencies while every server gets requests at the same constant rate: half of what the slowest one can
@@ -31,7 +32,7 @@ import tempfile
 import time
 
 import server_load
-from server_commands import command, installed
+from server_commands import COMMANDS, command, installed, older
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -260,8 +261,11 @@ def main():
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--servers", default=",".join(installed()), help="of " + ", ".join(installed()))
     parser.add_argument("--part", default="1/1", help="which part of the cases: 1/3, 2/3 or 3/3, for instance")
+    parser.add_argument("--before", metavar="DIR", help="compare with the build of this server in DIR/spindle, and with no other server")
     args = parser.parse_args()
     args.servers = args.servers.split(",")
+    if args.before:
+        args.servers, COMMANDS["before"] = ["spindle", "before"], older(os.path.abspath(args.before))
     if unknown := set(args.cases) - set(CASES):
         sys.exit(f"no case {', '.join(unknown)}; there are {', '.join(CASES)}")
     others = [name for name in args.servers if name != "spindle"]

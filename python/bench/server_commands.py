@@ -1,6 +1,7 @@
 """The commands of the servers that server.py compares."""
 
 import importlib.util
+import os
 import sys
 
 # The package of each server.
@@ -67,6 +68,16 @@ def fastpysgi(case, port, workers, ws):
     if case.name == "websocket":
         return None
     return python("-c", f"import fastpysgi, server_apps; fastpysgi.run(server_apps.{case.name}, host='127.0.0.1', port={port})")
+
+
+def older(directory):
+    """Return the command of another build of this server, for COMMANDS: that in a directory, such as site-packages."""
+
+    def command(case, port, workers, ws):
+        path = os.pathsep.join((directory, os.path.dirname(os.path.abspath(__file__))))
+        return ["env", f"PYTHONPATH={path}", *spindle(case, port, workers, ws)]
+
+    return command
 
 
 COMMANDS = {"spindle": spindle, "uvicorn": uvicorn, "granian": granian, "granian-rsgi": granian_rsgi, "hypercorn": hypercorn,
