@@ -59,10 +59,9 @@ func (a Addr) String() string { return kernel.Addr{AddrPort: a.AddrPort, Path: a
 // DatagramOptions configure an Endpoint. The zero value is a UDP endpoint on a free
 // port that communicates with any peer.
 //
-// Compared with asyncio's create_datagram_endpoint, family and proto are part of
-// Network, and flags are missing because no names are looked up. There is no
-// reuse_address: asyncio removed it, because on a UDP socket SO_REUSEADDR lets any
-// program take over the port. ReusePort requires both sockets to be of the same user.
+// Compared with asyncio's create_datagram_endpoint, family is part of Network, flags for
+// the look-up of names are missing, and for a proto other than UDP the socket is passed
+// as Sock.
 type DatagramOptions struct {
 	// Network is "udp", "udp4", "udp6" or "unixgram". "" means "udp".
 	Network string
@@ -82,6 +81,12 @@ type DatagramOptions struct {
 	// distributes senders over them.
 	ReusePort bool
 
+	// ReuseAddress sets SO_REUSEADDR, for several endpoints that receive one
+	// multicast group and get every datagram each. For other addresses use
+	// ReusePort: with ReuseAddress any program that sets the option too, of any
+	// user, can take over the port.
+	ReuseAddress bool
+
 	// Broadcast permits sending to broadcast addresses.
 	Broadcast bool
 
@@ -91,8 +96,8 @@ type DatagramOptions struct {
 }
 
 // Datagram makes an endpoint for datagrams, which calls p. It corresponds to asyncio's
-// create_datagram_endpoint. Hosts must be addresses, not names, because looking up a
-// name would block. Errors are *net.OpErrors.
+// create_datagram_endpoint. Hosts must be addresses, because looking up a name would
+// block; OpenDatagram takes names too. Errors are *net.OpErrors.
 func Datagram(l *loop.Loop, p DatagramProtocol, o DatagramOptions) (*Endpoint, error) {
 	if p == nil {
 		panic("transport: Datagram with a nil DatagramProtocol")
@@ -127,7 +132,7 @@ func (e *Endpoint) open(o DatagramOptions) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	b.ReusePort, b.Broadcast = o.ReusePort, o.Broadcast
+	b.ReusePort, b.ReuseAddress, b.Broadcast = o.ReusePort, o.ReuseAddress, o.Broadcast
 	fd, err = sockets.Datagram(b)
 	if err == syscall.EAFNOSUPPORT || err == syscall.EADDRNOTAVAIL {
 		if older, ok := b.WithoutIPv6(e.network, o.Local); ok {

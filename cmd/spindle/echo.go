@@ -22,7 +22,7 @@ spindle echo sends back what it receives, until it is interrupted.
   spindle echo --network unix --addr /tmp/e  a Unix socket
   spindle echo --network udp                 datagrams
   spindle echo --network tls --tls-cert c.pem --tls-key k.pem
-  nc 127.0.0.1 9000                          try it: what you type comes back
+  spindle connect 127.0.0.1:9000             try it: what you type comes back
 
 Port 0 chooses a free port, which the server prints. Several loops share their port
 (SO_REUSEPORT); another server of the same user that shares the port is not detected.

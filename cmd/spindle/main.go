@@ -27,6 +27,7 @@ var commands = []command{
 	{"new", "write a small project, with tests and a simulation", runNew},
 	{"serve", "a web server: files, or a page that shows the loop at work", runServe},
 	{"echo", "an echo server: send it bytes, get them back", runEcho},
+	{"connect", "an interactive client: send lines, see what comes back", runConnect},
 	{"proxy", "a TCP proxy: forwards connections from one address to another", runProxy},
 	{"relay", "a web plane and its workers: a page that shows them, and their speed", runRelay},
 	{"top", "show the loops and tasks of a running program", runTop},

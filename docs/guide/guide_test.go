@@ -6,13 +6,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -186,6 +182,30 @@ func TestCodeCompiles(t *testing.T) {
 	}
 }
 
+// TestFilesAreShownAsTheyAre compares blocks such as "go examples/taskloop/main.go" with the files, from
+// the package clause on.
+func TestFilesAreShownAsTheyAre(t *testing.T) {
+	found := 0
+	for _, b := range blocks(t) {
+		name, ok := strings.CutPrefix(b.Kind, "go examples/")
+		if !ok {
+			continue
+		}
+		found++
+		text, err := os.ReadFile(filepath.Join("../../examples", name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if _, code, _ := strings.Cut(string(text), "package main\n"); "package main\n"+code != b.Text {
+			t.Errorf("%s:%d: the block is not the file %s", b.Page, b.Line, name)
+		}
+	}
+	if found == 0 {
+		t.Error("no block was found")
+	}
+}
+
 // TestPythonCompiles compiles every Python block.
 func TestPythonCompiles(t *testing.T) {
 	python, err := exec.LookPath("python3")
@@ -207,124 +227,4 @@ func TestPythonCompiles(t *testing.T) {
 	if found < 5 {
 		t.Errorf("only %d blocks were found", found)
 	}
-}
-
-// shorthand maps the short names that the pages use to types.
-var shorthand = map[string]string{"n": "spindle.Nursery", "s": "spindle.Scope", "f": "spindle.Future", "l": "loop.Loop"}
-
-var (
-	fenced = regexp.MustCompile("(?ms)^```.*?^```")
-	inline = regexp.MustCompile("`[^`\n]+`")
-	named  = regexp.MustCompile(`(^|[^\w.])([a-z]+)\.([A-Z]\w*)(?:\.([A-Z]\w*))?`)
-	link   = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
-)
-
-func TestNamesExist(t *testing.T) {
-	exist := exported(t)
-	found := 0
-	for page, text := range pages(t) {
-		for _, code := range inline.FindAllString(text, -1) {
-			for _, m := range named.FindAllStringSubmatch(strings.Trim(code, "`"), -1) {
-				name := m[2] + "." + m[3]
-				switch of, short := shorthand[m[2]]; {
-				case short:
-					name = of + "." + m[3]
-				case !exist[m[2]]:
-					continue // of another package, or another language
-				case m[4] != "":
-					name += "." + m[4]
-				}
-				found++
-				if !exist[name] {
-					t.Errorf("%s: %s: there is no %s", page, code, name)
-				}
-			}
-		}
-	}
-	if found < 100 {
-		t.Errorf("only %d names found: does the test see them?", found)
-	}
-}
-
-func TestLinksLeadSomewhere(t *testing.T) {
-	for page, text := range pages(t) {
-		prose := inline.ReplaceAllString(fenced.ReplaceAllString(text, ""), "")
-		for _, m := range link.FindAllStringSubmatch(prose, -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
-				t.Errorf("%s: %v", page, err)
-			}
-		}
-	}
-}
-
-// exported returns the packages and the names that they export: spindle, spindle.Scope,
-// spindle.Scope.Cancel.
-func exported(t *testing.T) map[string]bool {
-	t.Helper()
-	all := map[string]bool{"spindle.Worker": true} // of the Python package, for gunicorn
-	for _, name := range []string{"spindle", "loop", "cosync", "sim", "stream", "transport", "web", "ws", "proc", "files", "pyapp"} {
-		dir := filepath.Join("../..", name)
-		if name == "spindle" {
-			dir = "../.."
-		}
-		all[name] = true
-		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("no files of package %s: %v", name, err)
-		}
-		for _, file := range files {
-			syntax, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if syntax.Name.Name != name {
-				continue // a test
-			}
-			for _, d := range syntax.Decls {
-				declare(all, name+".", d)
-			}
-		}
-	}
-	return all
-}
-
-func declare(all map[string]bool, prefix string, d ast.Decl) {
-	switch d := d.(type) {
-	case *ast.FuncDecl:
-		if d.Recv != nil {
-			prefix += typeName(d.Recv.List[0].Type) + "."
-		}
-		all[prefix+d.Name.Name] = true
-	case *ast.GenDecl:
-		for _, spec := range d.Specs {
-			switch spec := spec.(type) {
-			case *ast.ValueSpec:
-				for _, name := range spec.Names {
-					all[prefix+name.Name] = true
-				}
-			case *ast.TypeSpec:
-				all[prefix+spec.Name.Name] = true
-				if fields, ok := spec.Type.(*ast.StructType); ok {
-					for _, field := range fields.Fields.List {
-						for _, name := range field.Names {
-							all[prefix+spec.Name.Name+"."+name.Name] = true
-						}
-					}
-				}
-			}
-		}
-	}
-}
-
-// typeName returns the name of a receiver's type: T for *T and T[P].
-func typeName(e ast.Expr) string {
-	switch e := e.(type) {
-	case *ast.StarExpr:
-		return typeName(e.X)
-	case *ast.IndexExpr:
-		return typeName(e.X)
-	case *ast.Ident:
-		return e.Name
-	}
-	return ""
 }

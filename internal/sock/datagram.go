@@ -56,6 +56,7 @@ type DatagramBinding struct {
 	Family        kernel.Family
 	Local, Remote kernel.Addr
 	ReusePort     bool
+	ReuseAddress  bool
 	Broadcast     bool
 	V6Only        bool
 }
@@ -76,6 +77,7 @@ func (r *Registry) Datagram(b DatagramBinding) (fd int, err error) {
 	}
 	if err = runSteps(
 		option(kernel.ReusePort, b.ReusePort),
+		option(kernel.ReuseAddr, b.ReuseAddress),
 		option(kernel.Broadcast, b.Broadcast),
 		func() error { return r.setV6Only(fd, b.Family, b.V6Only) },
 		func() error {

@@ -39,6 +39,27 @@ func TestWalksNameFunctionsThatExist(t *testing.T) {
 	}
 }
 
+// parallelRow is a row of the table at the end of a guide page: a number, code of the page, a function and its file.
+var parallelRow = regexp.MustCompile("(?m)^\\| \\d+ \\| .* \\| `([\\w.]+)` \\| `([\\w/.]+\\.go)` \\|$")
+
+// TestTheLoopPageNamesFunctionsThatExist checks the places of Spindle that docs/guide/loop.md ends with.
+func TestTheLoopPageNamesFunctionsThatExist(t *testing.T) {
+	atRoot(t)
+	text, err := os.ReadFile("docs/guide/loop.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := parallelRow.FindAllStringSubmatch(string(text), -1)
+	if len(rows) < 10 {
+		t.Fatalf("found only %d rows", len(rows))
+	}
+	for _, row := range rows {
+		if !functionsOf(t, row[2])[row[1]] {
+			t.Errorf("docs/guide/loop.md: %s has no function %s", row[2], row[1])
+		}
+	}
+}
+
 // TestWalksStayShort: a walk has at most so many calls, in so many files.
 func TestWalksStayShort(t *testing.T) {
 	atRoot(t)

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 
-from spindle.server.calls import traceparent
+from spindle import traceparent
 
 
 def add(a, b=1):

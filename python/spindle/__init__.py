@@ -32,11 +32,12 @@ from .tree import tree
 
 __all__ = [
     "CancelScope", "EventLoopPolicy", "ExecutionMode", "GoError", "Loop", "Nursery", "async_call", "call", "detect_mode",
-    "fail_after", "inspect", "install", "move_on_after", "move_on_at", "new_event_loop", "run", "send", "stream", "tree",
+    "fail_after", "inspect", "install", "move_on_after", "move_on_at", "new_event_loop", "run", "send", "stream",
+    "traceparent", "tree",
 ]
 
 # Imported when they are first used. Policies are deprecated from Python 3.14 on: only a program that uses one is warned.
-_LATER = {**dict.fromkeys(("GoError", "async_call", "call", "send", "stream"), "host"), "EventLoopPolicy": "policy", "Worker": "gunicorn"}
+_LATER = {**dict.fromkeys(("GoError", "async_call", "call", "send", "stream", "traceparent"), "host"), "EventLoopPolicy": "policy", "Worker": "gunicorn"}
 
 
 def new_event_loop() -> Loop:

@@ -40,8 +40,9 @@ async def reusable_socket(loop, local, remote, *, family, proto, flags, reuse_po
             address, family=family, type=socket.SOCK_DGRAM, proto=proto, flags=flags, loop=loop)
         return {(family, proto): address for family, _, proto, _, address in infos}
 
-    locals = await resolve(local)
+    locals = await resolve(local) if local else None
     remotes = await resolve(remote) if remote else dict.fromkeys(locals)
+    locals = locals or dict.fromkeys(remotes)
     failures = []
     for kind in (kind for kind in locals if kind in remotes):
         sock = socket.socket(kind[0], socket.SOCK_DGRAM, kind[1])
@@ -52,7 +53,8 @@ async def reusable_socket(loop, local, remote, *, family, proto, flags, reuse_po
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if allow_broadcast:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-            sock.bind(locals[kind])
+            if local:
+                sock.bind(locals[kind])
             if remote and not allow_broadcast:  # a connected socket would not receive the answers to a broadcast
                 await loop.sock_connect(sock, remotes[kind])
             return sock, remotes[kind]

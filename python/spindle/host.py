@@ -52,7 +52,7 @@ class Call:
             future.cancel()
 
 
-#: the W3C traceparent of the call that runs, or ""
+#: the W3C traceparent of the call from Go that runs, or ""; calls to Go carry it
 traceparent = contextvars.ContextVar("traceparent", default="")
 
 #: the call that runs

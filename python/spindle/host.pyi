@@ -1,5 +1,8 @@
 from collections.abc import AsyncGenerator
+from contextvars import ContextVar
 from typing import Any
+
+traceparent: ContextVar[str]
 
 class GoError(Exception):
     type: str

@@ -220,10 +220,10 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
     ):
         """Open a datagram socket, as asyncio does. reuse_address, which asyncio has removed, sets SO_REUSEADDR."""
         options = dict(family=family, proto=proto, flags=flags, reuse_port=reuse_port, allow_broadcast=allow_broadcast)
-        if not reuse_address or local_addr is None or family == socket.AF_UNIX:
+        if not reuse_address or family == socket.AF_UNIX or local_addr is remote_addr is sock is None:
             return await super().create_datagram_endpoint(protocol_factory, local_addr, remote_addr, sock=sock, **options)
         if sock is not None:
-            raise ValueError("local_addr and reuse_address cannot be used with sock")
+            raise ValueError("reuse_address cannot be used with sock")
         sock, address = await reusable_socket(self, local_addr, remote_addr, **options)
         try:
             protocol = protocol_factory()

@@ -240,6 +240,25 @@ class Greeter(asyncio.DatagramProtocol):
         transport.sendto(b"hello")
 
 
+def test_reuse_address_without_a_local_address(loop):
+    async def main():
+        receiver, protocol = await endpoint(Collector())
+        address = receiver.get_extra_info("sockname")
+        sender, _ = await loop.create_datagram_endpoint(Greeter, remote_addr=address, reuse_address=True)
+        assert sender.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR) == 1
+        assert sender.get_extra_info("peername") == address
+        assert (await asyncio.wait_for(protocol.received.get(), 60))[0] == b"hello"
+        for transport in (receiver, sender):
+            transport.close()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, pytest.raises(ValueError, match="sock"):
+            await loop.create_datagram_endpoint(Collector, sock=sock, reuse_address=True)
+        with pytest.raises(ValueError, match="address family"):
+            await loop.create_datagram_endpoint(Collector, reuse_address=True)
+        await asyncio.sleep(0)
+
+    loop.run_until_complete(main())
+
+
 def test_reuse_address_with_other_parameters(loop):
     async def main():
         receiver, protocol = await endpoint(Collector(), "0.0.0.0")
