@@ -20,9 +20,9 @@ import (
 // world that it is given. It must do nothing else, because it is called many times.
 //
 // The report of a failure has the seed, a command that replays the failure exactly,
-// a trace, and the name of an SVG file with a picture of it. With go test -artifacts
-// the file is an artifact of the test; otherwise it is in the system's directory for
-// temporary files. The failure is shrunk first: random faults (World.Faults) that
+// a trace, and the name of a page in HTML that shows it (Failure.Page). With
+// go test -artifacts the page is an artifact of the test; otherwise it is in the system's
+// directory for temporary files. The failure is shrunk first: random faults (World.Faults) that
 // it does not need are left out, and every World.Amount is lowered as far as
 // possible. The replay command sets SPINDLE_SEED, which makes Explore run only that
 // seed, and SPINDLE_FAULTS, the remaining faults and amounts (Failure.Parts). If the test
@@ -100,6 +100,11 @@ func replay(tb testing.TB, nth int, given string, setup func(w *World)) {
 	tb.Logf("sim: running only seed %d, set by %s", seed, seedVariable)
 	f := playIn(tb, w, setup)
 	if f.checkParts(); f.Err != nil {
+		f.again = func(seed uint64, only parts, prepare func(w *World)) *Failure {
+			w := NewWorld(seed)
+			w.only, w.prepare = only, prepare
+			return playIn(tb, w, setup)
+		}
 		f.report(tb, nth)
 	}
 }
@@ -150,15 +155,16 @@ func playIn(tb testing.TB, w *World, setup func(w *World)) *Failure {
 // report fails the test with the story of the failure of its nth exploration.
 func (f *Failure) report(tb testing.TB, nth int) {
 	tb.Helper()
-	story := f.Story(f.testCommand(tb.Name(), nth))
+	again := f.testCommand(tb.Name(), nth)
+	story := f.Story(again)
 	if errors.Is(f.Err, ErrDiverges) || errors.Is(f.Err, ErrUnknownPart) {
 		tb.Fatalf("sim: seed %d: %v", f.World.Seed(), f.Err)
 	}
 	if len(f.World.hosts) > 0 && f.World.core.Events() > 0 {
-		if file, err := f.draw(tb); err == nil {
-			story += "picture: " + file + "\n"
+		if file, err := f.draw(tb, again); err == nil {
+			story += "page: " + file + "\n"
 		} else {
-			story += fmt.Sprintf("there is no picture: %v\n", err)
+			story += fmt.Sprintf("there is no page: %v\n", err)
 		}
 	}
 	var fault *spindle.PanicError

@@ -169,11 +169,11 @@ func TestExploreReportsAReplayCommand(t *testing.T) {
 			if alone := child("SPINDLE_SEED=" + again[2] + " " + run); story(alone) == "" {
 				t.Errorf("the seed alone:\n%s", alone)
 			}
-			_, picture, drawn := strings.Cut(first, "picture: ")
-			file, _, _ := strings.Cut(picture, "\n")
+			_, page, written := strings.Cut(first, "page: ")
+			file, _, _ := strings.Cut(page, "\n")
 			text, err := os.ReadFile(file)
-			if drawn != (name == "faults") || drawn && (err != nil || filepath.Dir(file) != dir || !strings.Contains(string(text), "both faults have occurred")) {
-				t.Errorf("the picture %s: %v, %d bytes:\n%s", file, err, len(text), first)
+			if written != (name == "faults") || written && (err != nil || filepath.Dir(file) != dir || !strings.Contains(string(text), "both faults have occurred") || !strings.Contains(string(text), `"Nearest":"`)) {
+				t.Errorf("the page %s: %v, %d bytes:\n%s", file, err, len(text), first)
 			}
 		})
 	}

@@ -63,11 +63,20 @@ func (h *Host) start(fn func(ctx context.Context) error, waitedFor bool) {
 					w.recorder.core.Attach(spindle.LoopOf(ctx).Internal())
 				}
 				p.process.Describe = func() string { return describe(ctx) }
+				p.process.Running = func() string { return running(ctx) }
 				return fn(ctx)
 			})
 		})
 	}
 	p.add()
+}
+
+// running names the running task, "" for none.
+func running(ctx context.Context) string {
+	if t := spindle.Current(ctx); t != nil {
+		return t.Name()
+	}
+	return ""
 }
 
 // describe names the running task. If no task runs, it names those that began to

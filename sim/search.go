@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Search looks for a seed that makes a world fail. In a test, use Explore. A Search
@@ -33,6 +34,11 @@ type Search struct {
 	// failure either way: that of the lowest seed.
 	Parallel int
 
+	// Shortest is how many more seeds to try after the first failure, to return the
+	// one with the fewest events. Zero means none: the lowest seed that fails need
+	// not have the shortest run.
+	Shortest int
+
 	// Each, if not nil, is called after each run, including those made to shrink
 	// a failure. Calls do not overlap, but have no particular order if worlds run
 	// in parallel.
@@ -48,6 +54,9 @@ type Failure struct {
 	World *World // its state when the run ended
 	Err   error
 	Runs  int // how many seeds were tried to find it
+
+	title string                                                         // for the page
+	again func(seed uint64, only parts, prepare func(w *World)) *Failure // runs a world of the same search; nil if there was none
 }
 
 // Find runs setup's world with many seeds, several at a time, and returns the failure
@@ -121,15 +130,16 @@ func (s Search) find(ctx context.Context, play player, parallel func() int, exit
 	if f == nil || ctx.Err() != nil || errors.Is(f.Err, ErrUnknownPart) || errors.Is(f.Err, ErrDiverges) {
 		return f
 	}
-	runs := f.Runs
-	again := world(runs-1, only)
-	again.core.Record(f.World.core.Journal())
-	if g := f.vanishes(run(again)); g != nil {
-		g.Runs = runs
-		return g
+	f = s.smallest(ctx, f, world, run)
+	if errors.Is(f.Err, ErrDiverges) {
+		return f
 	}
-	f = f.shrink(ctx, func(only parts) *Failure { return run(world(runs-1, only)) })
-	f.Runs = runs
+	f = s.shorter(ctx, f, n, world, run)
+	f.again = func(seed uint64, only parts, prepare func(w *World)) *Failure {
+		w := NewWorld(seed)
+		w.only, w.prepare = only, prepare
+		return play(w)
+	}
 	return f
 }
 
@@ -274,6 +284,16 @@ func (w *World) Amount(name string, most int) int {
 	}
 	w.amounts = append(w.amounts, a)
 	return a.n
+}
+
+// Length returns how long the run is to last: most for most seeds, and less in a failure that
+// is shrunk. It is an Amount of milliseconds with the name "length". Use it for worlds that
+// run for a time:
+//
+//	length := w.Length(time.Minute)
+//	w.Faults = sim.Faults{For: length, CrashEvery: 5 * time.Second}
+func (w *World) Length(most time.Duration) time.Duration {
+	return time.Duration(w.Amount("length", max(1, int(most/time.Millisecond)))) * time.Millisecond
 }
 
 // Parts returns what the failure needs: the numbers of scheduled faults, the names of

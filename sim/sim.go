@@ -221,6 +221,7 @@ func (w *World) runAlone(ctx context.Context, b *bubble, program func(context.Co
 	if w.core.Journal() != nil {
 		main = func(ctx context.Context) error {
 			process.Describe = func() string { return describe(ctx) }
+			process.Running = func() string { return running(ctx) }
 			return program(ctx)
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/picture"
 	"github.com/spindleloop/spindle/internal/simkernel"
-	"github.com/spindleloop/spindle/sim/internal/picture"
 )
 
 // Event is an entry of a trace: a message between hosts, a message that was dropped,

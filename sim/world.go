@@ -61,6 +61,7 @@ type World struct {
 	only     parts                       // the parts that the run is limited to; nil for no limit
 	amounts  []amount
 	recorder recorder
+	prepare  func(w *World) // changes the configuration that setup has made; may be nil
 }
 
 // NewWorld makes a world in which the seed determines every choice.
@@ -153,6 +154,9 @@ func (w *World) begin() {
 		return
 	}
 	w.begun = true
+	if w.prepare != nil {
+		w.prepare(w)
+	}
 	if w.Latency != nil {
 		w.core.SetDelay(simkernel.Delay(w.Latency))
 	}

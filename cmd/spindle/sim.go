@@ -25,7 +25,8 @@ after the other until a check fails. Then it shrinks the failure, prints it, and
 the command that runs it again.
 
   spindle sim echo                           tries 1,000 seeds
-  spindle sim --svg run.svg counter          draws the run that fails
+  spindle sim --page run.html counter        writes a page about the run that fails
+  spindle sim --shortest 200 counter         tries 200 more seeds, for the shortest failure
   spindle sim --seed 7 --svg run.svg lock    draws seed 7, even if it does not fail
   spindle sim --inspect counter              shows the run that fails on a page
   spindle sim --faults crash=3s,loss=0.05 echo
@@ -47,6 +48,7 @@ type search struct {
 	faults  sim.Faults
 	sim.Search
 	svg     string
+	page    string
 	traced  bool
 	inspect bool
 
@@ -67,13 +69,15 @@ func runSim(ctx context.Context, args []string, out, errs io.Writer) error {
 	only := flags.String("only", "", "`LIST` of the parts of a shrunk failure, to run it again")
 	parallel := flags.Int("parallel", 0, "run `N` worlds at the same time (0: one for each processor)")
 	svg := flags.String("svg", "", "`FILE` for a picture of the run that fails, or of the first")
+	page := flags.String("page", "", "`FILE` for a page in HTML about the run that fails")
+	shortest := flags.Int("shortest", 0, "try `N` more seeds after the first failure, for one with fewer events")
 	traced := flags.Bool("trace", false, "print the trace of the first run")
 	inspected := flags.Bool("inspect", false, "serve a page that shows the run that fails, or the first, at any virtual time")
 	if err := parse(flags, simHelp(), args, out); err != nil {
 		return err
 	}
-	s := &search{svg: *svg, traced: *traced, inspect: *inspected, out: out, faultList: *faults}
-	s.First, s.Runs, s.Parallel = *seed, *runs, *parallel
+	s := &search{svg: *svg, page: *page, traced: *traced, inspect: *inspected, out: out, faultList: *faults}
+	s.First, s.Runs, s.Parallel, s.Shortest = *seed, *runs, *parallel, *shortest
 	if isSet(flags, "seed") && !isSet(flags, "runs") {
 		s.Runs = 1
 	}
@@ -105,6 +109,8 @@ func (s *search) choose(args []string, runs int) error {
 		return fmt.Errorf("flag %s must come before the program", args[1])
 	case len(args) > 1:
 		return fmt.Errorf("got %d arguments, want one program %s", len(args), have)
+	case s.Shortest < 0:
+		return fmt.Errorf("--shortest %d: want 0 or more", s.Shortest)
 	case s.Parallel < 0:
 		return fmt.Errorf("--parallel %d: want 0 or more", s.Parallel)
 	case runs < 1:
@@ -172,6 +178,12 @@ func (s *search) run(ctx context.Context, errs io.Writer) error {
 		}
 		fmt.Fprintf(s.out, "picture of seed %d: %s\n", s.sampled.Seed(), s.svg)
 	}
+	if s.page != "" && failure != nil {
+		if err := s.writePage(failure); err != nil {
+			return fmt.Errorf("--page: %w", err)
+		}
+		fmt.Fprintf(s.out, "page of seed %d: %s\n", failure.World.Seed(), s.page)
+	}
 	if s.inspect && s.sampled != nil {
 		if err := s.serveRecording(ctx); err != nil {
 			return fmt.Errorf("--inspect: %w", err)
@@ -209,6 +221,14 @@ func (s *search) summary(f *sim.Failure, seeds int, took time.Duration) {
 	seconds := took.Seconds()
 	fmt.Fprintf(s.out, "%s events, %v of virtual time in %v: %s events/s, %s runs/min\n", numbers.Thousands(s.steps),
 		s.virtual.Round(time.Millisecond), took.Round(time.Millisecond), numbers.Thousands(uint64(float64(s.steps)/seconds)), numbers.Thousands(uint64(60*float64(s.runs)/seconds)))
+}
+
+func (s *search) writePage(f *sim.Failure) error {
+	out, err := os.Create(s.page)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Page(out, s.again(f)), out.Close())
 }
 
 // maxDrawn is how many events a picture has; more are not readable.

@@ -47,7 +47,6 @@ var mutants = []mutant{
 		new: `func (c *Conn) Write(p []byte) (n int, err error) {
 	if c.is(full | shut) {`,
 		program: slowAnswers,
-		events:  20,
 	},
 	{
 		name:    "a missing flush on close",
@@ -63,7 +62,6 @@ var mutants = []mutant{
 		old:     "err := waker.Park(ctx, what, w)\n",
 		new:     "err := waker.Park(ctx, what, w)\n\tif err == nil {\n\t\terr = spindle.Checkpoint(ctx)\n\t}\n",
 		program: impatientConsumer,
-		events:  50,
 	},
 	{
 		name:    "a retry without idempotence",
@@ -71,7 +69,6 @@ var mutants = []mutant{
 		old:     "if !r.seen[addition] || !r.c.fixed {",
 		new:     "{",
 		program: replicas,
-		events:  20,
 	},
 	{
 		// A late reply reaches the next call in its slot.
@@ -128,11 +125,11 @@ var mutants = []mutant{
 	},
 }
 
-// The first seed that fails need not be the one with the shortest run, so some mutants have
-// a limit of their own.
+// The first seed that fails need not be the one with the shortest run, so more are tried.
 const (
 	mostSeeds  = 2000
 	mostEvents = 10
+	shortest   = 150
 )
 
 // huntVariable names the mutant that TestHunt is compiled with.
@@ -173,7 +170,11 @@ func TestHunt(t *testing.T) {
 		if m.name != os.Getenv(huntVariable) {
 			continue
 		}
-		f := sim.Search{Runs: mostSeeds}.Find(t.Context(), m.program)
+		search := sim.Search{Runs: mostSeeds}
+		if m.events == 0 {
+			search.Shortest = shortest
+		}
+		f := search.Find(t.Context(), m.program)
 		if f == nil {
 			t.Fatal("not found")
 		}

@@ -137,6 +137,9 @@ func blocks(state string, stack []byte) bool {
 	if bytes.Contains(innermost, []byte("/loop.contain")) {
 		return false
 	}
+	if bytes.Contains(stack, []byte("/simguest.")) {
+		return false // its program runs in another process
+	}
 	switch state {
 	case "sleep", "IO wait", "syscall":
 		return true

@@ -55,6 +55,9 @@ type Process struct {
 	// Describe names the running task, or those that began to wait at the present
 	// time. It is called on the program's goroutine. It may be nil.
 	Describe func() string
+	// Running names the running task, "" for none. It is called on the program's
+	// goroutine. It may be nil.
+	Running func() string
 	// OnEnd is called by the driver when the program has returned.
 	OnEnd func()
 
@@ -96,6 +99,9 @@ func (p *Process) Kernel() *kernel.Kernel {
 
 // Host returns the host that the process runs on.
 func (p *Process) Host() *Host { return p.host }
+
+// World returns the world of the process.
+func (p *Process) World() *World { return p.w }
 
 // ID returns the number of the process in its world.
 func (p *Process) ID() uint32 { return p.id }

@@ -144,6 +144,7 @@ func (p *Process) Connect(fd int, a kernel.Addr) error {
 		return err
 	}
 	p.recordConnect(a)
+	p.sign(o)
 	switch f := a.Family(); {
 	case f == 0:
 		return syscall.EINVAL
@@ -173,6 +174,7 @@ func (p *Process) Send(fd int, b []byte) (int, error) {
 		return 0, err
 	}
 	p.record(sends, int64(len(b)), b)
+	p.sign(o)
 	if d, ok := o.(*dgram); ok {
 		return d.sendTo(b, kernel.Addr{})
 	}
@@ -191,6 +193,7 @@ func (p *Process) Sendv(fd int, bufs [][]byte) (int, error) {
 	for _, b := range bufs {
 		p.record(sends, int64(len(b)), b)
 	}
+	p.sign(o)
 	if c, ok := o.(*conn); ok {
 		return c.sendv(bufs)
 	}
@@ -221,6 +224,7 @@ func (p *Process) SendTo(fd int, b []byte, to kernel.Addr) (int, error) {
 		return 0, err
 	}
 	p.record(sends, int64(len(b)), b)
+	p.sign(o)
 	if c, ok := o.(*conn); ok {
 		if to != (kernel.Addr{}) && c.state == connected {
 			return 0, syscall.EISCONN

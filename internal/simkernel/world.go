@@ -73,15 +73,16 @@ type World struct {
 	names       map[string]*Host
 	addrs       map[netip.Addr]*Host
 	links       map[[2]*Host]*Link
-	delay       Delay      // of links without their own
-	conns       uint32     // so far
-	pids        uint32     // so far
-	steps       uint64     // events that were run
-	leftOpen    int        // descriptors that programs left open when they ended
-	processes   []*Process // those that have not ended
-	runnable    []*Process // processes that can be resumed
-	stepping    *Process   // the stepped process that Next returns; nil for none
-	idleWaiters []*Process // to be resumed when every process waits
+	delay       Delay                // of links without their own
+	conns       uint32               // so far
+	pids        uint32               // so far
+	steps       uint64               // events that were run
+	leftOpen    int                  // descriptors that programs left open when they ended
+	processes   []*Process           // those that have not ended
+	runnable    []*Process           // processes that can be resumed
+	senders     map[sending][]sender // nil unless tasks are named
+	stepping    *Process             // the stepped process that Next returns; nil for none
+	idleWaiters []*Process           // to be resumed when every process waits
 	trace       Trace
 	journal     *Journal // nil unless two runs are compared
 

@@ -15,7 +15,7 @@ const module = "github.com/spindleloop/spindle"
 // standard library. A new arrow is a decision; write it here.
 var mayImport = map[string][]string{
 	".":                              {"internal/coro", "internal/goid", "internal/loopcore", "internal/onloop", "internal/probe", "loop"},
-	"python/libspindle":              {"inspect", "internal/deferred", "internal/http1", "internal/kernel", "internal/loopcore", "internal/probe", "internal/simkernel", "internal/version", "loop", "web", "ws"},
+	"python/libspindle":              {"inspect", "internal/deferred", "internal/http1", "internal/kernel", "internal/loopcore", "internal/picture", "internal/probe", "internal/simguest", "internal/simkernel", "internal/version", "loop", "web", "ws"},
 	"internal/deferred":              {"internal/http1"},
 	"internal/coro":                  {"internal/goid", "internal/loopcore", "internal/probe"},
 	"internal/loopcore":              {"internal/goid", "internal/kernel"},
@@ -49,8 +49,9 @@ var mayImport = map[string][]string{
 	"internal/short":                 {"internal/kernel"},
 	"internal/snippets":              {},
 	"internal/simkernel":             {"internal/goid", "internal/kernel"},
-	"sim/internal/picture":           {"internal/simkernel"},
-	"sim":                            {".", "inspect", "internal/goid", "internal/kernel", "internal/loopcore", "sim/internal/picture", "internal/simkernel", "loop"},
+	"internal/simguest":              {"internal/kernel", "internal/simkernel"},
+	"internal/picture":               {"internal/simkernel"},
+	"sim":                            {".", "inspect", "internal/goid", "internal/kernel", "internal/loopcore", "internal/picture", "internal/simguest", "internal/simkernel", "loop"},
 	"loop":                           {"internal/goid", "internal/kernel", "internal/loopcore", "internal/wheel"},
 	"internal/onloop":                {"internal/loopcore", "loop"},
 	"internal/sock":                  {"internal/kernel", "internal/loopcore", "internal/probe", "loop"},

@@ -47,9 +47,10 @@ var realWorld = []struct {
 	}},
 	{"os", "Open Create OpenFile ReadFile WriteFile ReadDir Pipe Remove Stat Lstat Mkdir MkdirAll Rename StartProcess FindProcess Getpid Hostname Stdin Stdout", []string{
 		"files/", "proc/", // which refuse a simulated loop
-		"sim/artifact.go", // the picture of a run that has ended
+		"sim/artifact.go", // the page of a run that has ended
+		"sim/python.go",   // the process of a program in Python, which the world drives
 	}},
-	{"os/exec", "*", []string{"proc/"}},
+	{"os/exec", "*", []string{"proc/", "sim/python.go"}},
 	{"os/signal", "*", []string{"proc/"}},
 	{"net/http", "Client DefaultClient Transport DefaultTransport Get Head Post PostForm ListenAndServe ListenAndServeTLS Serve ServeTLS", nil},
 	{"golang.org/x/sys/unix", "*", []string{"internal/kernel/", "proc/"}},

@@ -89,7 +89,10 @@ func (d *drawing) along(x1, y1, x2, y2, best float64, class, text string) {
 func (d *drawing) keep(l label) {
 	p := l.plate()
 	d.plates = append(d.plates, p)
-	d.labels = append(d.labels,
-		fmt.Sprintf(`<rect class="plate" x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="2"/>`+"\n", p.x, p.y, p.width, p.height)+
-			fmt.Sprintf(`<text x="%.1f" y="%.1f" text-anchor="%s" class="%s">%s</text>`+"\n", l.x, l.y, l.anchor, l.class, escape(l.text)))
+	label := fmt.Sprintf(`<rect class="plate" x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="2"/>`+"\n", p.x, p.y, p.width, p.height) +
+		fmt.Sprintf(`<text x="%.1f" y="%.1f" text-anchor="%s" class="%s">%s</text>`+"\n", l.x, l.y, l.anchor, l.class, escape(l.text))
+	if d.number != 0 {
+		label = fmt.Sprintf(`<g class="event" data-event="%d">%s</g>`+"\n", d.number, label)
+	}
+	d.labels = append(d.labels, label)
 }

@@ -70,7 +70,13 @@ func (d *drawing) draw() {
 	d.partitions()
 	d.hosts()
 	for i := range d.marks {
+		if d.number = d.marks[i].number; d.number == 0 {
+			d.mark(&d.marks[i])
+			continue
+		}
+		d.printf(`<g class="event" data-event="%d">`, d.number)
 		d.mark(&d.marks[i])
+		d.out.WriteString("</g>\n")
 	}
 	for _, label := range d.labels {
 		d.out.WriteString(label)

@@ -1,5 +1,6 @@
-// Package picture draws a trace of a simulated world as SVG. Trace.Draw of package sim is
-// its interface for users, and sim.Explore draws failures with it.
+// Package picture draws a trace of a simulated world: as SVG, and as a page in HTML with the
+// picture, its story, and the difference from a run that does not fail. Package sim and the worlds
+// of Python use it.
 package picture
 
 import (
@@ -25,6 +26,10 @@ type Picture struct {
 
 	// Trace has the events.
 	Trace []simkernel.Event
+
+	// Numbers are those of the events, for a script that finds them. It may be nil. An
+	// event without a number has 0.
+	Numbers []int
 
 	// Ending is an error's text, drawn at the bottom as a failure. It is "" for a run
 	// that has not failed.
@@ -72,6 +77,7 @@ type drawing struct {
 	lanes  []string
 	ending []string // lines of Ending
 	labels []string // drawn last
+	number int      // of the event that is drawn; 0 for none
 	plates []plate  // rectangles of the labels
 	marks  []mark   // in the order of the trace
 	height float64
@@ -83,6 +89,7 @@ type drawing struct {
 // mark is an event with its position.
 type mark struct {
 	simkernel.Event
+	number   int // 0 for none
 	kind     simkernel.Kind
 	request  time.Duration // when the request was sent that this answers
 	answers  bool          // it answers a request
@@ -177,8 +184,11 @@ func (d *drawing) collect() {
 	requests := map[pair]time.Duration{}
 	rows := map[spot]int{}
 	orderly := d.orderly()
-	for _, e := range d.Trace {
+	for i, e := range d.Trace {
 		m := mark{Event: e, kind: e.KindOf()}
+		if i < len(d.Numbers) {
+			m.number = d.Numbers[i]
+		}
 		switch m.kind {
 		case simkernel.Ended:
 			if orderly[e.Conn] {
