@@ -28,6 +28,7 @@ type world struct {
 	processes []*simkernel.Process
 	calls     []int64 // tokens of calls that are due
 	events    []kernel.Event
+	guest     *guest // if another process runs the world; the other fields are not used then
 }
 
 // worlds is a table of *world, as loops is of loops.
@@ -43,7 +44,11 @@ func worldAt(id C.int) *world { return (*worlds.Load())[id] }
 //export SpindleWorldNew
 func SpindleWorldNew(seed C.uint64_t) (result C.int) {
 	defer guard(&result)
-	w := &world{core: simkernel.New(uint64(seed)), events: make([]kernel.Event, 64)}
+	return addWorld(&world{core: simkernel.New(uint64(seed)), events: make([]kernel.Event, 64)})
+}
+
+// addWorld puts a world into the table and returns its number.
+func addWorld(w *world) C.int {
 	worldsMu.Lock()
 	defer worldsMu.Unlock()
 	var table []*world
@@ -82,6 +87,9 @@ func SpindleWorldClose(id C.int) (result C.int) {
 func SpindleWorldNext(id C.int, step *C.SpindleStep) (result C.int) {
 	defer guard(&result)
 	w := worldAt(id)
+	if w.guest != nil {
+		return w.guest.next(step)
+	}
 	if step.process >= 0 {
 		w.processes[step.process].Park(time.Duration(step.wait_ns))
 	}
@@ -132,11 +140,14 @@ func directions(r kernel.Ready) (ready C.int) {
 //export SpindleWorldLookup
 func SpindleWorldLookup(id, process C.int, name *C.char, length C.int, into *C.SpindleAddress, capacity C.int) (result C.int) {
 	defer guard(&result)
-	found, err := worldAt(id).processes[process].LookupNetIP(background, "ip", C.GoStringN(name, length))
+	w, addresses := worldAt(id), unsafe.Slice(into, capacity)
+	if w.guest != nil {
+		return w.guest.lookup(C.GoStringN(name, length), addresses)
+	}
+	found, err := w.processes[process].LookupNetIP(background, "ip", C.GoStringN(name, length))
 	if err != nil {
 		return 0
 	}
-	addresses := unsafe.Slice(into, capacity)
 	n := min(len(found), len(addresses))
 	for i, ip := range found[:n] {
 		store(&addresses[i], kernel.Addr{AddrPort: netip.AddrPortFrom(ip, 0)})

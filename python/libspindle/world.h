@@ -51,6 +51,8 @@ typedef struct {
     void *data;
     long long len;
     int differs; // on return: as in SpindleStep
+    const char *task; // the name of the task that calls, or NULL
+    int task_len;
     SpindleAddress address;
 } SpindleCall;
 
@@ -79,6 +81,8 @@ typedef struct {
 #define SPINDLE_WORLD_FAIL_CALL 22 // a: host; x: number; y: errno; text: call
 #define SPINDLE_WORLD_NOW 23
 #define SPINDLE_WORLD_WAKE 24 // a: process
+#define SPINDLE_WORLD_RETURN 26 // in a world that another process runs: the program has returned; text: its error
+#define SPINDLE_WORLD_NAME_TASKS 25 // calls have the names of tasks; x: bytes to keep of each message
 
 // A change of a world, or a question about it.
 typedef struct {

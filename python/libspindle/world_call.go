@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/simguest"
 	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
@@ -26,7 +27,15 @@ var background = context.Background()
 func SpindleWorldCall(id, process C.int, call *C.SpindleCall) (result C.int) {
 	defer guard(&result)
 	w := worldAt(id)
-	n, err := perform(w.processes[process], call)
+	if w.guest != nil {
+		return w.guest.call(call)
+	}
+	p := w.processes[process]
+	if call.task != nil {
+		name := C.GoStringN(call.task, call.task_len)
+		p.Running = func() string { return name }
+	}
+	n, err := perform(p, call)
 	if w.core.Journal().Differs() {
 		call.differs = 1
 	}
@@ -45,7 +54,7 @@ func perform(p *simkernel.Process, call *C.SpindleCall) (n int, err error) {
 	case C.SPINDLE_CALL_SEND:
 		return p.Send(fd, data)
 	case C.SPINDLE_CALL_WATCH:
-		return 0, setWatch(p, fd, kernel.Interest(a))
+		return 0, simguest.Watch(p, fd, kernel.Interest(a))
 	case C.SPINDLE_CALL_SOCKET:
 		return p.Socket(kernel.Family(a), kernel.Type(b))
 	case C.SPINDLE_CALL_ACCEPT:
@@ -81,18 +90,6 @@ func perform(p *simkernel.Process, call *C.SpindleCall) (n int, err error) {
 		return 0, p.CloseFD(fd)
 	}
 	return 0, syscall.ENOSYS
-}
-
-// setWatch makes in the interest in a descriptor. An empty one ends the watch.
-func setWatch(p *simkernel.Process, fd int, in kernel.Interest) error {
-	if in == 0 {
-		return p.Delete(fd)
-	}
-	err := p.Add(fd, kernel.Token(fd), in, kernel.Level)
-	if err == syscall.EEXIST {
-		err = p.Modify(fd, kernel.Token(fd), in, kernel.Level)
-	}
-	return err
 }
 
 func storeOr(into *C.SpindleAddress, fd int, of func(int) (kernel.Addr, error)) error {

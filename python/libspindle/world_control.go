@@ -23,6 +23,9 @@ import (
 func SpindleWorldControl(id C.int, c *C.SpindleControl, answer *C.longlong) (result C.int) {
 	defer guard(&result)
 	w := worldAt(id)
+	if w.guest != nil {
+		return w.guest.control(c, answer)
+	}
 	switch c.op {
 	case C.SPINDLE_WORLD_HOST:
 		w.hosts = append(w.hosts, w.core.AddHost(C.GoStringN(c.text, c.len)))
@@ -46,6 +49,9 @@ func SpindleWorldControl(id C.int, c *C.SpindleControl, answer *C.longlong) (res
 		*answer = C.longlong(w.core.LeftOpen())
 	case C.SPINDLE_WORLD_NOW:
 		*answer = C.longlong(w.core.Now())
+	case C.SPINDLE_WORLD_NAME_TASKS:
+		w.core.NameTasks()
+		w.core.KeepData(int(c.x))
 	case C.SPINDLE_WORLD_RECORD:
 		if c.a < 0 {
 			w.core.Record(nil)

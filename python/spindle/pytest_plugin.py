@@ -22,6 +22,8 @@ def pytest_addoption(parser):
     group.addoption("--spindle-seeds", type=int, metavar="N", help="how many seeds each test of spindle.sim runs")
     group.addoption("--spindle-seed", type=int, metavar="SEED", help="run only this seed")
     group.addoption("--spindle-faults", metavar="PARTS", help="keep only these faults and amounts, as the report of a failure names them")
+    group.addoption("--spindle-shortest", type=int, metavar="N", default=0, help="try N more seeds after the first failure, for one with fewer events")
+    group.addoption("--spindle-pages", metavar="DIRECTORY", help="where pages about failures are written; by default the directory for temporary files")
     group.addoption("--spindle-processes", type=int, metavar="N", default=1, help="how many seeds run at the same time")
 
 
@@ -33,6 +35,7 @@ def pytest_runtest_call(item):
         options.seeds, options.seed = item.config.getoption("--spindle-seeds"), item.config.getoption("--spindle-seed")
         options.parts = item.config.getoption("--spindle-faults")
         options.processes = item.config.getoption("--spindle-processes")
+        options.shortest, options.pages = item.config.getoption("--spindle-shortest"), item.config.getoption("--spindle-pages")
         options.nodeid = item.nodeid
 
 

@@ -22,7 +22,8 @@ static int load(void) {
         {"SpindleWorldNew", (void **)&worldlib.new_world},     {"SpindleWorldClose", (void **)&worldlib.close},
         {"SpindleWorldNext", (void **)&worldlib.next},         {"SpindleWorldCall", (void **)&worldlib.call},
         {"SpindleWorldControl", (void **)&worldlib.control},   {"SpindleWorldLookup", (void **)&worldlib.lookup},
-        {"SpindleWorldTrace", (void **)&worldlib.trace},
+        {"SpindleWorldJoin", (void **)&worldlib.join},
+        {"SpindleWorldPage", (void **)&worldlib.page},         {"SpindleWorldTrace", (void **)&worldlib.trace},
     };
     if (golib_load() < 0)
         return -1;
@@ -39,16 +40,18 @@ static int load(void) {
     return set_running_loop && buffer ? 0 : -1;
 }
 
+// World(seed) makes a world. World(seed, in, out) joins one that another process runs, over two descriptors.
 static PyObject *world_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs)) {
     unsigned long long seed;
-    if (!PyArg_ParseTuple(args, "K", &seed) || load() < 0)
+    int in = -1, out = -1;
+    if (!PyArg_ParseTuple(args, "K|ii", &seed, &in, &out) || load() < 0)
         return NULL;
     World *w = (World *)type->tp_alloc(type, 0);
     if (!w)
         return NULL;
     w->process = -1;
     w->step = (SpindleStep){.process = -1, .capacity = sizeof w->events / sizeof *w->events};
-    w->id = worldlib.new_world(seed);
+    w->id = in < 0 ? worldlib.new_world(seed) : worldlib.join(in, out);
     if (w->id < 0)
         golib_raise(w->id);
     if (w->id < 0 || !(w->loops = PyList_New(0)))
@@ -59,12 +62,14 @@ static PyObject *world_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUS
 static int world_traverse(World *w, visitproc visit, void *arg) {
     Py_VISIT(w->loops);
     Py_VISIT(w->on_differs);
+    Py_VISIT(w->namer);
     return 0;
 }
 
 static int world_clear(World *w) {
     Py_CLEAR(w->loops);
     Py_CLEAR(w->on_differs);
+    Py_CLEAR(w->namer);
     return 0;
 }
 
@@ -117,6 +122,22 @@ static PyObject *world_trace(World *w, PyObject *Py_UNUSED(ignored)) {
     return r;
 }
 
+// page(request) returns a page about the run. The request is JSON.
+static PyObject *world_page(World *w, PyObject *request) {
+    Py_ssize_t len;
+    const char *asked = is_open(w) ? PyUnicode_AsUTF8AndSize(request, &len) : NULL;
+    if (!asked)
+        return NULL;
+    char *text = worldlib.page(w->id, asked, (int)len);
+    if (!text) {
+        PyErr_SetString(PyExc_RuntimeError, "spindle.sim: there is no page of this run");
+        return NULL;
+    }
+    PyObject *r = PyUnicode_FromString(text);
+    free(text);
+    return r;
+}
+
 // new_loop(type, process) makes the loop of a process, without calling its __init__.
 static PyObject *world_new_loop(World *w, PyObject *args) {
     PyObject *type;
@@ -147,7 +168,8 @@ static PyObject *world_new_loop(World *w, PyObject *args) {
 
 // The system of a loop.
 
-void world_differs(World *w, int process) {
+// differs reports the first difference.
+static void differs(World *w, int process) {
     if (w->differed || process < 0)
         return;
     w->differed = true;
@@ -157,14 +179,28 @@ void world_differs(World *w, int process) {
     Py_XDECREF(r);
 }
 
+static bool sends(const SpindleCall *c) {
+    return c->op == SPINDLE_CALL_SEND || c->op == SPINDLE_CALL_SENDTO || c->op == SPINDLE_CALL_CONNECT;
+}
+
+int world_perform(World *w, int process, SpindleCall *c) {
+    PyObject *name = w->namer && sends(c) ? PyObject_CallNoArgs(w->namer) : NULL;
+    Py_ssize_t len = 0;
+    if (name && (c->task = PyUnicode_AsUTF8AndSize(name, &len)))
+        c->task_len = (int)len;
+    if (PyErr_Occurred())
+        PyErr_WriteUnraisable((PyObject *)w);
+    int r = worldlib.call(w->id, process, c);
+    Py_XDECREF(name);
+    c->task = NULL;
+    if (c->differs)
+        differs(w, process);
+    return r;
+}
+
 static int call(Loop *l, SpindleCall *c) {
     World *w = l->world;
-    if (l->id < 0 || !w || w->id < 0)
-        return -EBADF;
-    int r = worldlib.call(w->id, l->process, c);
-    if (c->differs)
-        world_differs(w, l->process);
-    return r;
+    return l->id < 0 || !w || w->id < 0 ? -EBADF : world_perform(w, l->process, c);
 }
 
 int world_watch(Loop *l, int fd, int interest) {
@@ -309,7 +345,7 @@ static PyObject *step_once(World *w) {
     world_set_clock(w->step.mono_ns, w->step.wall_ns + w->begin_ns);
     int process = w->step.process;
     if (w->step.differs)
-        world_differs(w, before);
+        differs(w, before);
     if (n == SPINDLE_DEADLOCK || n == SPINDLE_STANDSTILL)
         return report(w, n == SPINDLE_DEADLOCK ? "deadlock" : "standstill", process);
     if (n < 0) {
@@ -380,6 +416,7 @@ static PyMethodDef world_methods[] = {
     {"close", (PyCFunction)world_close, METH_NOARGS, NULL},
     {"control", (PyCFunction)world_control, METH_VARARGS, NULL},
     {"trace", (PyCFunction)world_trace, METH_NOARGS, NULL},
+    {"page", (PyCFunction)world_page, METH_O, NULL},
     {"new_loop", (PyCFunction)world_new_loop, METH_VARARGS, NULL},
     {"drive", (PyCFunction)world_drive, METH_NOARGS, NULL},
     {"stop", (PyCFunction)world_stop, METH_NOARGS, NULL},
@@ -397,6 +434,7 @@ static PyMemberDef world_members[] = {
     {"shuffle", T_ULONGLONG, offsetof(World, shuffle)},
     {"watched", T_BOOL, offsetof(World, watched)},
     {"on_differs", T_OBJECT, offsetof(World, on_differs)},
+    {"namer", T_OBJECT, offsetof(World, namer)},
     {"loops", T_OBJECT, offsetof(World, loops), READONLY},
     {0},
 };

@@ -8,12 +8,14 @@
 
 typedef struct {
     int (*new_world)(uint64_t seed);
+    int (*join)(int in, int out);
     int (*close)(int world);
     int (*next)(int world, SpindleStep *step);
     int (*call)(int world, int process, SpindleCall *call);
     int (*control)(int world, SpindleControl *control, long long *answer);
     int (*lookup)(int world, int process, const char *name, int len, SpindleAddress *into, int capacity);
     char *(*trace)(int world);
+    char *(*page)(int world, const char *request, int len);
 } WorldLib;
 
 extern WorldLib worldlib;
@@ -29,6 +31,7 @@ struct World {
     uint64_t shuffle; // the state of a random source that orders ready tasks; 0: they run in asyncio's order
     bool touched;    // a loop that does not run was given something to do
     PyObject *on_differs; // called with a process when the run first differs from its twin
+    PyObject *namer; // called for the name of the task that runs; NULL if tasks are not named
     PyObject *loops; // a list: the loop of each process, or None
     SpindleStep step;
     SpindleEvent events[64];
@@ -38,7 +41,7 @@ extern PyTypeObject World_Type;
 PyObject *world_call(World *w, PyObject *const *args, Py_ssize_t nargs); // world_call.c
 PyObject *world_lookup(World *w, PyObject *const *args, Py_ssize_t nargs);
 
-void world_differs(World *w, int process); // at the first difference
+int world_perform(World *w, int process, SpindleCall *c); // a call, with the name of its task if tasks are named
 
 // What the C code of a loop calls in place of the system. They return as system calls do.
 int world_watch(Loop *l, int fd, int interest); // 0 or a negative errno

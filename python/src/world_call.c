@@ -64,9 +64,7 @@ PyObject *world_call(World *w, PyObject *const *args, Py_ssize_t nargs) {
         c.data = PyBytes_AS_STRING(received);
         c.len = c.a;
     }
-    int n = worldlib.call(w->id, process, &c);
-    if (c.differs)
-        world_differs(w, process);
+    int n = world_perform(w, process, &c);
     if (view.obj)
         PyBuffer_Release(&view);
     PyObject *r = NULL;

@@ -19,22 +19,29 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="the first seed (default: 0)")
     parser.add_argument("--faults", help="keep only these faults and amounts, separated by commas; none for none")
     parser.add_argument("--processes", type=int, default=1, help="how many seeds run at the same time (default: 1)")
+    parser.add_argument("--shortest", type=int, default=0, metavar="N", help="try N more seeds after the first failure, for one with fewer events")
+    parser.add_argument("--page", metavar="DIRECTORY", help="where the page about a failure is written (default: the one for temporary files)")
     parser.add_argument("--hash", action="store_true", help="print the hash of each run")
     options = parser.parse_args()
     if not hash_is_pinned():
         arguments = [sys.executable, "-m", "spindle.sim", *sys.argv[1:]]
         os.execve(sys.executable, arguments, {**os.environ, "PYTHONHASHSEED": "0"})
     sys.path.insert(0, os.getcwd())
-    module, _, name = options.function.partition(":")
+    function = find_function(options.function)
+    sys.exit(_run(getattr(function, "spindle_sim", function), options))
+
+
+def find_function(text):
+    """Return the function that is written as module:function."""
+    module, _, name = text.partition(":")
     function = importlib.import_module(module)
     for part in name.split("."):
         function = getattr(function, part)
-    function = getattr(function, "spindle_sim", function)
-    sys.exit(_run(function, options))
+    return function
 
 
 def _run(function, options):
-    from .testing import command
+    from . import testing
     from .workers import search_in_processes
 
     seeds = range(options.seed, options.seed + 1) if options.seed is not None else range(options.first, options.first + options.seeds)
@@ -45,10 +52,15 @@ def _run(function, options):
         if options.hash:
             print(seed, f"{outcome.world.hash:016x}", flush=True)
 
+    shortest, testing.options.pages = options.shortest if len(seeds) > 1 else 0, options.page
     if options.processes > 1 and len(seeds) > 1:
-        failure = search_in_processes(function, (), {}, seeds, only, TWICE, options.processes, function)
+        failure = search_in_processes(function, {}, seeds, only, TWICE, options.processes, shortest)
     else:
-        failure = search(lambda world: function(world=world), seeds, only, each=each)
+        def setup(world):
+            return function(world=world)
+
+        failure = search(setup, seeds, only, each=each, shortest=shortest)
+        testing.add_page(function, setup, failure)
     took = time.perf_counter() - began
     if failure is None:
         print(f"{len(seeds)} seeds passed in {took:.1f} s")
@@ -56,7 +68,7 @@ def _run(function, options):
     import traceback
 
     traceback.print_exception(failure.error)
-    print(f"{failure.text}\nrepeat it: {command(function, failure)}", file=sys.stderr)
+    print(testing.ending(function, failure), file=sys.stderr)
     return 1
 
 

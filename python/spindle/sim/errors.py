@@ -36,18 +36,27 @@ class Diverges(SimError):
 
 
 def users_line():
-    """Return the line of the program that runs: the innermost that is neither Python's nor Spindle's."""
-    frame = sys._getframe(1)
-    innermost = None
-    while frame is not None:
+    """Return the line of the program that runs: the innermost that is neither Python's, Spindle's nor of an installed package.
+
+    If there is none, it is the innermost of an installed package, or of Python.
+    """
+    frame, best, line = sys._getframe(1), 0, "an unknown line"
+    while frame is not None and best < 3:
         name = frame.f_code.co_filename
-        if not name.startswith("<") and not name.startswith(_LIBRARIES):
-            return f"{name}:{frame.f_lineno}"
-        if innermost is None and not name.startswith(_OWN):
-            innermost = f"{name}:{frame.f_lineno}"
+        if (rank := _rank(name)) > best:
+            best, line = rank, f"{name}:{frame.f_lineno}"
         frame = frame.f_back
-    return innermost or "an unknown line"
+    return line
+
+
+def _rank(name):
+    if name.startswith(("<", _OWN)):
+        return 0
+    if name.startswith(_PYTHON) and "site-packages" not in name:
+        return 1
+    return 2 if _INSTALLED in name or _DEBIAN in name else 3
 
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LIBRARIES = (_OWN, os.path.dirname(os.__file__) + os.sep)
+_PYTHON = os.path.dirname(os.__file__) + os.sep
+_INSTALLED, _DEBIAN = (f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))

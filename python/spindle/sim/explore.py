@@ -1,9 +1,10 @@
 """Runs of many seeds: the search for a failure, the comparison of two runs, and shrinking."""
 
+import traceback
 from dataclasses import dataclass, field
 
-from .errors import Diverges
-from .report import describe
+from .errors import Diverges, SimError
+from .report import describe, faults_of
 from .world import World
 
 TWICE = 3  # seeds that are run twice and compared
@@ -17,9 +18,8 @@ class Failure:
     error: BaseException
     parts: list = field(default_factory=list)  # the faults and amounts that it needs
     text: str = ""
-
-    def size(self):
-        return len(self.parts)
+    events: int = 0
+    page: str = ""  # in HTML
 
 
 @dataclass
@@ -30,10 +30,12 @@ class Outcome:
     error: BaseException | None
 
 
-def play(setup, seed, only=None, compare=None, record=False):
+def play(setup, seed, only=None, compare=None, record=False, named=False):
     """Run one world. setup builds it, and may run it and look at the result."""
     world = World(seed)
     world._only = None if only is None else frozenset(only)
+    if named:
+        world._name_tasks()
     if record or compare is not None:
         world._record(compare)
     error = None
@@ -61,17 +63,37 @@ def check_twice(setup, seed, only=None):
     return second
 
 
-def search(setup, seeds, only=None, twice=TWICE, each=None):
-    """Run seeds until one fails. Return its Failure, shrunk, or None. each is called after each seed."""
+def search(setup, seeds, only=None, twice=TWICE, each=None, shortest=0):
+    """Run seeds until one fails. Return its Failure, shrunk, or None. each is called after each seed.
+
+    shortest is how many more seeds to try after the first failure, to return the one with the fewest events.
+    """
     for n, seed in enumerate(seeds):
         outcome = check_twice(setup, seed, only) if n < twice else play(setup, seed, only)
         if each is not None:
             each(seed, outcome)
+        if wrong := outcome.world._unknown_parts():
+            raise SimError(f"no such fault or amount: {', '.join(wrong)}")
         if outcome.error is None:
             outcome.world._core.close()
             continue
-        return shrink(setup, seed, outcome, only)
+        failure = shrink(setup, seed, outcome, only)
+        return _shortest(setup, failure, range(seed + 1, seed + 1 + shortest), only)
     return None
+
+
+def _shortest(setup, failure, seeds, only):
+    for seed in seeds:
+        if isinstance(failure.error, Diverges):
+            break
+        outcome = play(setup, seed, only)
+        if outcome.error is None:
+            outcome.world._core.close()
+            continue
+        other = shrink(setup, seed, outcome, only)
+        if other.events < failure.events and not isinstance(other.error, Diverges):
+            failure = other
+    return failure
 
 
 def shrink(setup, seed, outcome, only=None):
@@ -85,7 +107,38 @@ def shrink(setup, seed, outcome, only=None):
             return Failure(seed, error, [], str(error))
         outcome = _smallest(setup, seed, again)
     world = outcome.world
-    return Failure(seed, outcome.error, world._parts(), describe(world, outcome.error))
+    return Failure(seed, outcome.error, world._parts(), describe(world, outcome.error), len(world.trace()))
+
+
+_TRIED_PARTS, _TRIED_SEEDS, _COMPARED = 8, 12, 6  # for a page: runs that are tried, and those to compare with
+
+
+def page(setup, failure, title, repeat):
+    """Return a page in HTML about a failure: it runs once more, with the names of tasks, and so do some that pass."""
+    shown = play(setup, failure.seed, failure.parts, named=True)
+    error = shown.error or failure.error
+    passing = []
+    for name, seed, parts in _neighbours(shown.world, failure):
+        if len(passing) == _COMPARED or passing and seed != failure.seed:
+            break
+        other = play(setup, seed, parts)
+        if other.error is None:
+            passing.append((name, other.world))
+    ending = "".join(traceback.format_exception_only(error)).strip()
+    return shown.world._page(f"{title}, seed {failure.seed}", ending, repeat, faults_of(shown.world), passing)
+
+
+def _neighbours(world, failure):
+    """Yield runs that are near to a failure: without one of its faults, with one less of an amount, with other seeds."""
+    faults, amounts = world._fault_parts(), world._amount_parts()
+    for part in faults[:_TRIED_PARTS]:
+        yield f"without fault {part}", failure.seed, [p for p in faults if p != part] + amounts
+    for name, value in world._amounts.items():
+        if value > 1:
+            less = f"{name}={value - 1}"
+            yield f"with {less}", failure.seed, faults + [less] + [p for p in amounts if not p.startswith(name + "=")]
+    for seed in range(failure.seed + 1, failure.seed + 1 + _TRIED_SEEDS):
+        yield f"seed {seed}", seed, failure.parts
 
 
 def _smallest(setup, seed, outcome):

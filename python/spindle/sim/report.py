@@ -7,7 +7,7 @@ MOST_REPORTS = 10
 def describe(world, error):
     """Return what a reader needs to know about a failed run, besides its traceback."""
     lines = [f"spindle.sim: seed {world.seed} fails at {world._ended_at / 1e9:.6f} s: {type(error).__name__}"]
-    lines += _faults(world) + _events(world)
+    lines += faults_of(world) + _events(world)
     if world._scene:
         lines += ["tasks:", *("  " + line for line in world._scene.splitlines())]
     if world.reports:
@@ -17,7 +17,8 @@ def describe(world, error):
     return "\n".join(lines)
 
 
-def _faults(world):
+def faults_of(world):
+    """Return lines about the faults and amounts of a run."""
     kept = [fault for number, fault in enumerate(world._script) if world._keeps(str(number))]
     rates = [part for part in world._fault_parts() if not part.isdigit()]
     lines = []

@@ -94,6 +94,44 @@ def _simulate_threads_of_anyio():
     AsyncIOBackend.run_sync_in_worker_thread = staticmethod(run_sync_in_worker_thread)
 
 
+def _refuse_grpc():
+    """Make servers and channels of grpc.aio an error: a thread of its C library would do their work, and the run would hang."""
+    from grpc.aio import _channel, _server
+
+    def refusing(original):
+        def begin(self, *args, **kwargs):
+            if current.world is None or current.is_elsewhere():
+                return original(self, *args, **kwargs)
+            raise current.world._refused(NotSimulated(
+                f"grpc.aio does its input and output outside of the world, in threads of its own, on host {current.host_name()!r}, "
+                f"at {users_line()}; call the servicer directly, or over another protocol"))
+
+        return begin
+
+    for kind in (_channel.Channel, _server.Server):
+        kind.__init__ = refusing(kind.__init__)
+        kind.__del__ = _without_error(getattr(kind, "__del__", None))
+
+
+def _without_error(original):
+    """Return a __del__ for objects that may not have been made: their __init__ was refused."""
+
+    def delete(self):
+        if original is not None and self.__dict__:
+            original(self)
+
+    return delete
+
+
+#: Libraries that are changed once, when the first world runs after they were imported.
+_LIBRARIES = {"anyio": _simulate_threads_of_anyio, "grpc.aio": _refuse_grpc}
+
+
+def _change_libraries():
+    for name in [name for name in _LIBRARIES if name in sys.modules]:
+        _LIBRARIES.pop(name)()
+
+
 class _Slept(Blocked):
     """Raised by C, when a program has slept below Python's functions."""
 
@@ -133,7 +171,7 @@ _PATCHES = [
 if sys.version_info >= (3, 13):
     _no_joinable = _refuse_here(_thread.start_joinable_thread, "a thread", _INSTEAD["_thread"])
     _PATCHES += [(_thread, "start_joinable_thread", _no_joinable), (threading, "_start_joinable_thread", _no_joinable)]
-_installed = _knows_anyio = False
+_installed = False
 
 
 def hash_is_pinned():
@@ -168,7 +206,7 @@ class System:
         self._numbers = (world.seed * 0x9E3779B97F4A7C15 + 1) & (2**64 - 1), 0  # the states of os.urandom and of tasks
 
     def __enter__(self):
-        global _installed, _knows_anyio
+        global _installed
         if current.world is not None:
             raise SimError("a world runs in this process already")
         if not hash_is_pinned():
@@ -178,9 +216,7 @@ class System:
         if not _installed:
             _core.world_refuse_by(_refuse)
             _installed = True
-        if not _knows_anyio and "anyio" in sys.modules:
-            _simulate_threads_of_anyio()
-            _knows_anyio = True
+        _change_libraries()
         self._saved = [(module, name, getattr(module, name, None)) for module, name, _ in _PATCHES]
         for module, name, value in _PATCHES:
             setattr(module, name, value)

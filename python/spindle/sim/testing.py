@@ -3,9 +3,12 @@
 import functools
 import inspect
 import os
+import re
 import sys
+import tempfile
 
-from .explore import TWICE, play, search
+from .errors import Diverges
+from .explore import TWICE, page, play, search
 from .system import hash_is_pinned
 from .workers import search_in_processes
 
@@ -17,6 +20,8 @@ class options:
     seed = None
     parts = None
     processes = 1
+    shortest = 0
+    pages = None  # the directory of pages; None for the one for temporary files
     nodeid = None  # of the test that runs
 
 
@@ -49,19 +54,24 @@ def test(function=None, *, seeds=200, twice=TWICE):
     if "world" not in parameters:
         raise TypeError(f"spindle.sim.test: {function.__qualname__} needs an argument named world")
 
+    # pytest and Hypothesis fill in the other arguments.
+    others = inspect.Signature([p for name, p in parameters.items() if name != "world"])
+
     @functools.wraps(function)
     def run(*args, **kwargs):
         chosen, only, processes = settings(seeds)
-        setup = functools.partial(_call, function, args, kwargs)
+        arguments = others.bind(*args, **kwargs).arguments  # by name: world may be the first one
+        setup = functools.partial(_call, function, arguments)
+        shortest = options.shortest if len(chosen) > 1 else 0
         if hash_is_pinned() and (processes == 1 or len(chosen) == 1):
-            failure = search(setup, chosen, only, twice)
+            failure = search(setup, chosen, only, twice, shortest=shortest)
+            add_page(function, setup, failure)
         else:
-            failure = search_in_processes(function, args, kwargs, chosen, only, twice, processes, setup)
+            failure = search_in_processes(function, arguments, chosen, only, twice, processes, shortest, options.nodeid)
         if failure is not None:
             _raise(failure, function)
 
-    # pytest fills in the other arguments.
-    run.__signature__ = inspect.Signature([p for name, p in parameters.items() if name != "world"])
+    run.__signature__ = others
     run.spindle_sim = function
     del run.__wrapped__
     return run
@@ -70,8 +80,8 @@ def test(function=None, *, seeds=200, twice=TWICE):
 test.__test__ = False  # the name is not that of a test
 
 
-def _call(function, args, kwargs, world):
-    return function(*args, world=world, **kwargs)
+def _call(function, arguments, world):
+    return function(world=world, **arguments)
 
 
 def command(function, failure):
@@ -83,9 +93,34 @@ def command(function, failure):
     return f"{os.path.basename(sys.executable)} -m spindle.sim {where} --seed {failure.seed}" + faults.replace("spindle-", "").replace("=", " ", 1)
 
 
+def add_page(function, setup, failure):
+    """Give a failure its page."""
+    if failure is not None and not isinstance(failure.error, Diverges):
+        failure.page = page(setup, failure, options.nodeid or function.__qualname__, command(function, failure))
+
+
+def write_page(function, failure):
+    """Write the page of a failure to a file. A later failure of the same test overwrites it. Return lines for the report."""
+    if not failure.page:
+        return ""
+    name = re.sub(r"[^\w.-]+", "_", options.nodeid or f"{function.__module__}.{function.__qualname__}")
+    path = os.path.join(options.pages or tempfile.gettempdir(), f"spindle-{name}.html")
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(failure.page)
+    except OSError as exc:
+        return f"there is no page: {exc}\n"
+    return f"page: {path}\n"
+
+
+def ending(function, failure):
+    """Return the report of a failure."""
+    return f"{failure.text}\n{write_page(function, failure)}repeat it: {command(function, failure)}"
+
+
 def _raise(failure, function):
-    failure.error.add_note(f"{failure.text}\nrepeat it: {command(function, failure)}")
+    failure.error.add_note(ending(function, failure))
     raise failure.error
 
 
-__all__ = ["command", "options", "play", "settings", "test"]
+__all__ = ["add_page", "command", "ending", "options", "play", "settings", "test"]

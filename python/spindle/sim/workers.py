@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from .errors import SimError
-from .explore import Failure, search
+from .explore import search
 
 _CHUNK = 25  # seeds
 
@@ -17,9 +17,11 @@ class WorkerFailure(SimError):
     """A run that has failed in another process. Its text has the traceback."""
 
 
-def _work(module, name, args, kwargs, seeds, only, twice):
+def _work(module, name, arguments, seeds, only, twice, shortest, nodeid):
     import functools
     import importlib
+
+    from .testing import add_page, options
 
     function = importlib.import_module(module)
     for part in name.split("."):
@@ -27,11 +29,14 @@ def _work(module, name, args, kwargs, seeds, only, twice):
     function = getattr(function, "spindle_sim", function)
 
     def setup(world):
-        return function(*args, world=world, **kwargs)
+        return function(world=world, **arguments)
 
-    failure = search(functools.wraps(function)(setup), seeds, only, twice)
+    setup = functools.wraps(function)(setup)
+    failure = search(setup, seeds, only, twice, shortest=shortest)
     if failure is None:
         return None
+    options.nodeid = nodeid
+    add_page(function, setup, failure)
     failure.text = "".join(traceback.format_exception(failure.error)) + failure.text
     failure.error = None
     return failure
@@ -51,10 +56,10 @@ def _pinned_hash():
             os.environ["PYTHONHASHSEED"] = before
 
 
-def search_in_processes(function, args, kwargs, seeds, only, twice, processes, setup):
+def search_in_processes(function, arguments, seeds, only, twice, processes, shortest=0, nodeid=None):
     """Run seeds in processes with pinned hashes of strings. Return the Failure of the lowest seed, or None."""
     try:
-        pickle.dumps((args, kwargs))
+        pickle.dumps(arguments)
     except Exception as exc:
         raise SimError(
             f"the arguments of {function.__qualname__} cannot be passed to another process ({exc}); "
@@ -62,13 +67,16 @@ def search_in_processes(function, args, kwargs, seeds, only, twice, processes, s
     chunks = [seeds[i : i + _CHUNK] for i in range(0, len(seeds), _CHUNK)]
     with _pinned_hash(), ProcessPoolExecutor(min(processes, len(chunks)) or 1, get_context("spawn")) as pool:
         results = [
-            pool.submit(_work, function.__module__, function.__qualname__, args, kwargs, chunk, only, twice if n == 0 else 0)
+            pool.submit(_work, function.__module__, function.__qualname__, arguments, chunk, only, twice if n == 0 else 0,
+                        shortest, nodeid)
             for n, chunk in enumerate(chunks)
         ]
         for result in results:
             failure = result.result()
             if failure is not None:
                 pool.shutdown(wait=False, cancel_futures=True)
-                text, failure.text = failure.text, ""
-                return Failure(failure.seed, WorkerFailure(text), failure.parts, f"seed {failure.seed} fails")
+                text = failure.text
+                failure.error = WorkerFailure(text)
+                failure.text = f"seed {failure.seed} fails"
+                return failure
     return None

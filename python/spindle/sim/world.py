@@ -15,6 +15,7 @@ from .links import Link, nanoseconds
 from .system import System
 
 _EXIT, _DELAY, _AFTER, _NOTE, _HEAL, _HASH, _EVENTS, _LEFT_OPEN, _RECORD = 2, 8, 15, 16, 17, 18, 19, 20, 21
+_NAME_TASKS = 25
 _BEGIN = 946684800 * 10**9  # 1 January 2000, in nanoseconds
 _CLEANUP = 60.0  # seconds that programs have to end when they are cancelled
 
@@ -26,6 +27,8 @@ class _Random(random.Random):
 class World:
     """Hosts, the network between them, and a clock. The seed determines everything that happens."""
 
+    _make_core = staticmethod(_core.World)
+
     def __init__(self, seed=0, begin=None):
         """Make a world. begin is the time of day at its beginning, a datetime; by default 1 January 2000."""
         if not isinstance(seed, int) or not 0 <= seed < 2**64:
@@ -35,7 +38,7 @@ class World:
         self.hosts = []
         self.shuffle = False  # run the ready tasks of a host in an order that follows the seed, not in asyncio's
         self.work_time = None  # seconds that to_thread takes, or a pair (least, most); None for no time
-        self._core = _core.World(seed)
+        self._core = self._make_core(seed)
         if begin is not None:
             self._core.begin_ns = round(begin.timestamp()) * 10**9 - _BEGIN
         self._system = System(self)
@@ -110,6 +113,10 @@ class World:
             self._amounts[name] = self._chosen_amount(name, most)
         return self._amounts[name]
 
+    def length(self, most):
+        """Return how many seconds the run is to last: mostly most, and less when a failure is shrunk."""
+        return self.amount("length", max(1, round(most * 1000))) / 1000
+
     def _chosen_amount(self, name, most):
         for part in self._only or ():
             if part.startswith(name + "="):
@@ -142,6 +149,7 @@ class World:
         """
         try:
             self._run_until(lambda: self._pending == 0, within, "the programs of start have not ended")
+            self._report_left()
         finally:
             self.close()
 
@@ -218,6 +226,25 @@ class World:
 
     def _parts(self):
         return self._fault_parts() + self._amount_parts()
+
+    def _unknown_parts(self):
+        """Return the parts that the run is limited to and does not have."""
+        known = {"none", *(self.faults.parts(self) if self.faults is not None else ()), *self._amount_parts()}
+        return sorted(part for part in self._only or () if part not in known)
+
+    # The page of a run.
+
+    def _name_tasks(self):
+        """Keep which task sends what, and more of each message, for a page."""
+        self._control(_NAME_TASKS, x=4096)
+        self._core.namer = _running_task
+
+    def _page(self, title, ending, repeat, faults, passing):
+        """Return a page in HTML about the run. passing are pairs of a name and a world that has not failed."""
+        return self._core.page(json.dumps({
+            "Title": title, "Ending": ending, "Repeat": repeat, "Faults": faults, "Hosts": [host.name for host in self.hosts],
+            "Tasks": [{"Host": "", "Text": self._scene}] if self._scene else None,
+            "Compare": [{"Name": name, "World": world._core.id} for name, world in passing]}))
 
     # Comparing two runs.
 
@@ -299,6 +326,17 @@ class World:
         where = f" on host {current.host_name()}" if current.process() >= 0 else ""
         self.reports.append(f"coroutine {coro.__qualname__} ({code.co_filename}:{code.co_firstlineno}) was never awaited{where}")
 
+    def _report_left(self):
+        """Report what programs have left behind on hosts where all have returned."""
+        for host in self.hosts:
+            if not host.up or not host._programs or any(p.task is None or not p.task.done() for p in host._programs):
+                continue
+            for task in host.tasks():
+                self.reports.append(f"host {host.name}: task {task.get_name()} still ran when its program had returned: {_place(task)}")
+            for transport in list(host._loop._transports.values()):
+                if not transport.is_closing():
+                    self.reports.append(f"host {host.name}: a connection to {transport.get_extra_info('peername')} was not closed")
+
     def _bury(self, loop):
         """Keep what a crashed host has, so that no finally block runs before the end of the run."""
         tasks = asyncio.all_tasks(loop)
@@ -379,6 +417,17 @@ class World:
     def trace(self):
         """Return the events so far: dicts with At (in nanoseconds), Kind, From, To and Text."""
         return json.loads(self._core.trace())["Events"] or []
+
+
+def _running_task():
+    task = asyncio.current_task() if current.process() >= 0 else None
+    return "" if task is None else f"{task.get_name()} {getattr(task.get_coro(), '__qualname__', '')}".strip()
+
+
+def _place(task):
+    frames = task.get_stack(limit=1)
+    where = f" at {frames[0].f_code.co_filename}:{frames[0].f_lineno}" if frames else ""
+    return f"{getattr(task.get_coro(), '__qualname__', task)}{where}"
 
 
 def _close_coroutine(coroutine):

@@ -168,7 +168,8 @@ def cancellation_leaks_a_lock(world):
 def reconnect_storm(world):
     connected = set()
     server = world.host("server")
-    world.faults = Faults(duration=20, lasting=0.2, crash_every=10, hosts=[server])
+    length = world.length(20)
+    world.faults = Faults(duration=length, lasting=0.2, crash_every=10, hosts=[server])
     clients = world.amount("clients", 20)
 
     async def login_server():
@@ -201,7 +202,7 @@ def reconnect_storm(world):
     server.serve(login_server)
     for number in range(clients):
         world.host(f"client{number}").serve(stay_connected, number)
-    world.run_for(20)
+    world.run_for(length)
     world.until(lambda: len(connected) == clients, within=20)
 
 

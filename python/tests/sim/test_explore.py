@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import textwrap
@@ -13,10 +14,10 @@ import pytest
 
 import spindle.sim
 from spindle.sim import Diverges, Faults
-from spindle.sim.explore import check_twice, play, search
+from spindle.sim.explore import check_twice, page, play, search
 
 from . import programs
-from .bugs import BUGS
+from .bugs import BUGS, retry_pays_twice
 from .programs import echo_client, echo_server, echo_world
 
 
@@ -50,6 +51,50 @@ def test_a_failure_is_shrunk():
     assert "booted" in str(failure.error)
     assert "hosts=1" in failure.parts and len(failure.parts) == 3, failure.parts  # two crashes
     assert failure.text.count("crashes") >= 2 and "last events of host h0" in failure.text
+
+
+def test_the_length_of_a_run_is_shrunk():
+    def setup(world):
+        length, ticks = world.length(60), []
+
+        async def program():
+            while True:
+                await asyncio.sleep(1)
+                ticks.append(1)
+
+        world.host("a").serve(program)
+        world.run_for(length)
+        assert len(ticks) < 5, f"{len(ticks)} ticks"
+
+    failure = search(setup, range(20))
+    assert failure.parts == ["length=5001"] or failure.parts == ["length=5000"], failure.parts
+    assert "5 ticks" in str(failure.error)
+
+
+def test_the_shortest_failure():
+    def setup(world):
+        async def program():
+            for number in range(20 - world.seed % 10):
+                world.note(number)
+                await asyncio.sleep(1)
+            raise LookupError
+
+        world.host("a").start(program)
+
+    first, shortest = search(setup, range(100)), search(setup, range(100), shortest=30)
+    assert (first.seed, first.events) == (0, 20)
+    assert (shortest.seed, shortest.events) == (9, 11)
+
+
+def test_the_page_of_a_failure():
+    failure = search(retry_pays_twice, range(2000))
+    text = page(retry_pays_twice, failure, "retry", "run it again")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+    assert data["Title"] == f"retry, seed {failure.seed}" and data["Repeat"] == "run it again" and "was paid twice" in data["Ending"]
+    assert data["Nearest"].startswith("without fault") and data["Difference"]["Lines"]
+    assert any("shop" in row["Task"] for row in data["Rows"] if row["Host"] == "client")
+    assert any("“paid”" in sentence["Text"] for sentence in data["Story"])
+    assert {row["Host"] for row in data["Rows"]} >= {"client", "server"}
 
 
 def test_a_run_that_diverges():
@@ -155,10 +200,12 @@ PYTEST = "-m", "pytest", "-q", "-p", "no:cacheprovider"
 
 @pytest.mark.parametrize("environment", [{"PYTHONHASHSEED": "0"}, {}], ids=["pinned", "not pinned"])
 def test_pytest(tmp_path, environment):
-    code, said = run(tmp_path, SOURCE, *PYTEST, "test_it.py", **environment)
+    code, said = run(tmp_path, SOURCE, *PYTEST, f"--spindle-pages={tmp_path}", "test_it.py", **environment)
     assert code == 1 and "1 failed, 1 passed" in said, said
     assert "AssertionError: seven" in said and "seed 7 fails" in said and "host alpha" in said
     assert "repeat it: " in said and "--spindle-seed=7" in said and "test_it.py::test_worlds" in said
+    pages = [name for name in os.listdir(tmp_path) if name.startswith("spindle-") and name.endswith(".html")]
+    assert pages == ["spindle-test_it.py_test_worlds.html"] and f"page: {tmp_path / pages[0]}" in said, said
 
 
 def test_options_of_pytest(tmp_path):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from spindle.sim import Faults, World
+from spindle.sim import Faults, NotSimulated, World
 from spindle.sim.explore import check_twice
 
 
@@ -86,10 +86,7 @@ def test_aiohttp_with_tls(tls):
 
 
 def test_aiohttp_with_faults():
-    def faults(world, server, client):
-        world.faults = Faults(duration=5, lasting=0.5, crash_every=1, hosts=[server], loss=0.05)
-
-    run(*aiohttp_programs(), setup=faults)
+    run(*aiohttp_programs(), setup=crashes)
 
 
 def fastapi_server():
@@ -118,6 +115,59 @@ def fastapi_server():
     return server
 
 
+def crashes(world, server, client):
+    world.faults = Faults(duration=5, lasting=0.5, crash_every=1, hosts=[server], loss=0.05)
+
+
+def test_fastapi_with_faults():
+    httpx = pytest.importorskip("httpx")
+
+    async def client():
+        async with httpx.AsyncClient(timeout=1) as session:
+            for number in range(20):
+                answer = await until_it_answers(lambda: session.get(f"http://server/items/{number}"), (httpx.HTTPError,))
+                assert answer.json() == {"number": number}
+                await asyncio.sleep(0.3)
+
+    world = run(fastapi_server(), client, setup=crashes)
+    assert any(event["Kind"] == "crash" for event in world.trace())
+
+
+def test_starlette_with_tls(certificate):
+    httpx, uvicorn = pytest.importorskip("httpx"), pytest.importorskip("uvicorn")
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse, StreamingResponse
+    from starlette.routing import Route
+
+    path, _, client_side = certificate
+
+    async def hello(request):
+        return JSONResponse({"scheme": request.url.scheme, "body": (await request.body()).decode()})
+
+    async def stream(request):
+        async def parts():
+            for number in range(3):
+                await asyncio.sleep(1)
+                yield f"{number}\n"
+
+        return StreamingResponse(parts())
+
+    app = Starlette(routes=[Route("/hello", hello, methods=["POST"]), Route("/stream", stream)])
+
+    async def server():
+        await uvicorn.Server(uvicorn.Config(
+            app, host="0.0.0.0", port=443, log_config=None, ssl_certfile=path + ".crt", ssl_keyfile=path)).serve()
+
+    async def client():
+        async with httpx.AsyncClient(verify=client_side) as session:
+            answer = await until_it_answers(lambda: session.post("https://server/hello", content="abc"), (httpx.HTTPError,))
+            assert answer.json() == {"scheme": "https", "body": "abc"}
+            async with session.stream("GET", "https://server/stream") as response:
+                assert "".join([part async for part in response.aiter_text()]) == "0\n1\n2\n"
+
+    run(server, client)
+
+
 def test_fastapi_uvicorn_and_httpx():
     httpx = pytest.importorskip("httpx")
 
@@ -131,31 +181,40 @@ def test_fastapi_uvicorn_and_httpx():
     run(fastapi_server(), client)
 
 
-def test_websockets():
+@pytest.mark.parametrize("how", ["plain", "tls", "faults"])
+def test_websockets(tls, how):
     websockets = pytest.importorskip("websockets")
     from websockets.asyncio.client import connect
     from websockets.asyncio.server import serve
+
+    server_side, client_side = tls if how == "tls" else (None, None)
 
     async def server():
         async def echo(socket):
             async for message in socket:
                 await socket.send(message[::-1])
 
-        async with serve(echo, "0.0.0.0", 80) as running:
+        async with serve(echo, "0.0.0.0", 80, ssl=server_side) as running:
             await running.serve_forever()
 
+    async def talk():
+        async with connect(f"{'wss' if client_side else 'ws'}://server:80/", ssl=client_side) as socket:
+            for _ in range(3):
+                await socket.send("abc")
+                assert await socket.recv() == "cba"
+                await asyncio.sleep(0.5)
+
     async def client():
-        socket = await until_it_answers(lambda: connect("ws://server/"), (OSError, websockets.WebSocketException))
-        await socket.send("abc")
-        assert await socket.recv() == "cba"
-        await socket.close()
+        await until_it_answers(talk, (OSError, websockets.WebSocketException))
 
-    run(server, client)
+    run(server, client, setup=crashes if how == "faults" else None)
 
 
-def test_redis_against_a_redis_in_python():
+@pytest.mark.parametrize("how", ["plain", "tls", "faults"])
+def test_redis_against_a_redis_in_python(tls, how):
     redis = pytest.importorskip("redis.asyncio")
     data = {}
+    server_side = tls[0] if how == "tls" else None
 
     async def server():
         async def handle(reader, writer):
@@ -181,17 +240,20 @@ def test_redis_against_a_redis_in_python():
                     return b":%s\r\n" % data[words[1]]
             return b"+OK\r\n"  # CLIENT SETINFO and the like
 
-        await (await asyncio.start_server(handle, port=6379)).serve_forever()
+        await (await asyncio.start_server(handle, port=6379, ssl=server_side)).serve_forever()
+
+    errors = redis.ConnectionError, redis.TimeoutError, OSError
 
     async def client():
-        connection = redis.Redis(host="server", protocol=2)
-        await until_it_answers(lambda: connection.set("a", "1"), (redis.ConnectionError, OSError))
-        assert await connection.get("a") == b"1"
-        assert await connection.incr("a") == 2
+        connection = redis.Redis(host="server", protocol=2, ssl=how == "tls", ssl_cert_reqs="none", ssl_check_hostname=False)
+        await until_it_answers(lambda: connection.set("a", "1"), errors)
+        assert await until_it_answers(lambda: connection.get("a"), errors) == b"1"
+        await until_it_answers(lambda: connection.incr("a"), errors)
+        assert int(await until_it_answers(lambda: connection.get("a"), errors)) >= 2
         await connection.aclose()
         data.clear()
 
-    run(server, client)
+    run(server, client, setup=crashes if how == "faults" else None)
 
 
 def test_scopes_task_groups_and_anyio():
@@ -216,3 +278,46 @@ def test_scopes_task_groups_and_anyio():
     world.host("a").start(program)
     world.run()
     assert world.now == pytest.approx(6)
+
+
+def test_sockets_of_anyio(tls):
+    anyio = pytest.importorskip("anyio")
+
+    async def server():
+        async def upper(stream):
+            async with stream:
+                async for data in stream:
+                    await stream.send(data.upper())
+
+        await (await anyio.create_tcp_listener(local_port=80)).serve(upper)
+
+    async def client():
+        stream = await until_it_answers(lambda: anyio.connect_tcp("server", 80), (OSError,))
+        await stream.send(b"abc")
+        assert await stream.receive() == b"ABC"
+        with anyio.move_on_after(1) as scope:
+            await stream.receive()
+        assert scope.cancelled_caught
+        await stream.aclose()
+
+    run(server, client)
+
+
+def test_grpc_is_refused():
+    """grpc.aio has threads and sockets of its own. It is an error that says so, not a run that hangs."""
+    grpc = pytest.importorskip("grpc")
+
+    async def server():
+        server = grpc.aio.server()
+        server.add_insecure_port("0.0.0.0:80")
+        await server.start()
+
+    async def client():
+        async with grpc.aio.insecure_channel("server:80") as channel:
+            await channel.unary_unary("/service/method")(b"abc")
+
+    for program in (server, client):
+        world = World()
+        world.host("server").start(program)
+        with pytest.raises(NotSimulated, match="grpc.aio does its input and output outside of the world"):
+            world.run()

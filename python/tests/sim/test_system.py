@@ -248,3 +248,45 @@ def test_unpinned_hashes_are_refused(tmp_path):
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONHASHSEED"}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "set PYTHONHASHSEED=0" in done.stderr
+
+
+async def asks_with_requests():
+    import requests
+
+    requests.get("http://alpha/")
+
+
+def test_requests():
+    pytest.importorskip("requests")
+    said = refused(asks_with_requests)
+    assert "would block its host" in said and line_of(asks_with_requests, 3) in said
+
+
+def test_what_a_program_leaves_behind_is_reported():
+    async def background():
+        await asyncio.sleep(1000)
+
+    async def program():
+        asyncio.create_task(background(), name="forgotten")
+        server = await asyncio.start_server(lambda reader, writer: None, port=80)
+        program.connection = await asyncio.open_connection("a", 80)
+        server.close()
+
+    with pytest.warns(ResourceWarning, match="forgotten still ran"):
+        world = run(program)
+    text = "\n".join(world.reports)
+    assert f"background at {line_of(background, 1)}" in text
+    assert "a connection to ('127.0.0.1', 80) was not closed" in text or "a connection to ('10.0.0.1', 80) was not closed" in text
+
+
+def test_nothing_is_reported_of_a_program_that_ends_well(recwarn):
+    async def program():
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.wait_for(asyncio.sleep(1), 2))
+        server = await asyncio.start_server(lambda reader, writer: writer.close(), port=80)
+        reader, writer = await asyncio.open_connection("a", 80)
+        assert await reader.read() == b""
+        writer.close()
+        server.close()
+
+    assert run(program).reports == []
