@@ -36,9 +36,11 @@ CALLS = {
     "SpindleWorldCall": "99999, 0, None",
     "SpindleWorldControl": "99999, None, None",
     "SpindleWorldTrace": "99999",
+    "SpindleWorldJoin": "-1, -1",
+    "SpindleWorldPage": "99999, None, 0",
 }
 # Those that no argument makes panic, and those that have no result for it.
-WITHOUT_RESULT = {"SpindleFailure", "SpindleIgnoreSIGPIPE", "SpindleVersion", "SpindleWorldNew", "SpindleWorldTrace"}
+WITHOUT_RESULT = {"SpindleFailure", "SpindleIgnoreSIGPIPE", "SpindleVersion", "SpindleWorldJoin", "SpindleWorldNew", "SpindleWorldPage", "SpindleWorldTrace"}
 
 
 def exported():
