@@ -217,7 +217,7 @@ func TestPageInABrowser(t *testing.T) {
 		chromedp.Evaluate(`document.querySelector('#ending').textContent`, &ending),
 		browsertest.Until(`document.querySelector('#folded').textContent.includes('the last 2 again, 8 times')`),
 		browsertest.Until(`document.querySelector('#full').offsetHeight === 0 && document.querySelector('#folded svg').clientWidth > 400`),
-		chromedp.FullScreenshot(&shot, 90),
+		chromedp.FullScreenshot(&shot, 100),
 		chromedp.SendKeys("#search", "pay-order", chromedp.ByQuery),
 		browsertest.Until(`document.querySelector('#found').textContent === '1 found' && document.querySelectorAll('#folded .event.hit').length > 0`),
 		chromedp.SendKeys("#search", "\r", chromedp.ByQuery),
