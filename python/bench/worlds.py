@@ -56,15 +56,10 @@ def run(library, seeds):
         def play(seeds):
             assert search(world, seeds, twice=0) is None
     else:
-        from simloop import SimLoop
-        from simloop._run import finish, run_once
+        from simloop import explore
 
         def play(seeds):
-            for seed in seeds:
-                loop = SimLoop(seed=seed)
-                asyncio.set_event_loop(loop)
-                assert run_once(loop, world_of_simloop) is None
-                finish(loop)
+            assert explore(world_of_simloop, seeds) is None
 
     play(range(50))
     before = time.process_time()
