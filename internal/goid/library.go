@@ -25,6 +25,7 @@ func packageOf(function string) string {
 var library = map[string]bool{
 	"cosync":                 true,
 	"supervise":              true,
+	"either":                 true,
 	"files":                  true,
 	"inspect":                true,
 	"inspect/otel":           true,

@@ -27,6 +27,7 @@ var stability = []struct{ dir, level string }{
 	{"proc", "stable"},
 	{"files", "young"},
 	{"supervise", "young"},
+	{"either", "young"},
 	{"web", "young"},
 	{"ws", "young"},
 	{"relay", "young"},

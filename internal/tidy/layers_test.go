@@ -61,6 +61,7 @@ var mayImport = map[string][]string{
 	"proc":                           {".", "internal/coro", "internal/kernel", "internal/loopcore", "loop", "stream", "golang.org/x/sys/unix"},
 	"files":                          {".", "internal/coro", "loop"},
 	"supervise":                      {"."},
+	"either":                         {".", "cosync", "loop"},
 	"internal/simsamples":            {".", "sim", "stream"},
 	"internal/mutants":               {},
 	"internal/relaysim":              {".", "relay", "sim", "stream"},

@@ -26,6 +26,7 @@ var realWorld = []struct {
 		"sim/bubble.go",               // that of the bubble
 		"sim/stall.go",                // a watch on programs that block, in real time
 		"relay/clock.go",              // for goroutines outside of any loop
+		"either/goroutine.go",         // for goroutines outside of any loop
 		"ws/conn.go",                  // a limit by the second, for connections of any kind
 	}},
 	{"context", "WithTimeout WithDeadline WithTimeoutCause WithDeadlineCause AfterFunc", []string{
@@ -33,6 +34,7 @@ var realWorld = []struct {
 		"internal/simkernel/contexts.go", // which only ends a wait for the bubble's time
 		"web/serve.go",                   // for goroutines, on loops that it makes itself
 		"relay/outside.go",               // for goroutines outside of any loop
+		"either/goroutine.go",            // for goroutines outside of any loop
 		"ws/conn.go",                     // for contexts that are not a task's; a goroutine that is reported
 	}},
 	{"math/rand", "*", nil},

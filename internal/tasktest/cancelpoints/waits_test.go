@@ -166,11 +166,12 @@ var notWaits = map[string]string{
 	"starts programs":              "sim.Host.Go sim.Host.Serve",
 	"makes a run":                  ".Run .RunWith .RunOn .RunOnWith .NurseryOn sim.Run",
 	"runs a loop":                  "loop.Loop.Run loop.Group.Run",
-	"is for goroutines":            ".FromGoroutine sim.Search.Find",
+	"calls its namesake, which is in the table":   "either.Sleep either.Now either.Checkpoint either.Yield either.Blocking either.FailAfter either.MoveOnAfter either.WithNursery either.Nursery.Go either.Mutex.Lock either.Queue.Get either.Queue.Put",
+	"is for goroutines":                           ".FromGoroutine sim.Search.Find",
 	"breaks the sequence, which no scope absorbs": "sim.Sequencer.Step",
 	"keeps cancellation out":                      ".Shield .Grace",
 	"does not wait":                               "cosync.Limiter.TryAcquire inspect.Snapshot",
-	"is a callback function":                      "stream.TLS.Handler transport.Connect ws.Connect",
+	"is a callback function":                      "stream.TLS.Handler transport.Connect transport.OpenDatagram ws.Connect",
 	"registers a function":                        "pyapp.Handle pyapp.HandleStream",
 }
 
