@@ -40,7 +40,11 @@ import (
 // closed by the server is not used again. If a kept connection fails before it received
 // any byte of a response, a request that is safe to repeat is made on another one.
 //
-// Transport supports neither HTTP/2 nor proxies. A request with a trailer that must not be
+// Requests to a server that speaks HTTP/2 share a connection; see Protocols. If the server
+// refuses a request there, or leaves before it has processed it, the request is repeated on
+// another connection.
+//
+// Transport does not support proxies. A request with a trailer that must not be
 // one, such as Content-Type, or that cannot be written, fails. Otherwise Transport behaves
 // like net/http's Transport unless documented. The zero Transport is ready to use, by any number of
 // tasks, loops and goroutines.
@@ -48,6 +52,17 @@ type Transport struct {
 	// TLS is the configuration for https. It must not be changed. Nil means the
 	// system's certificate authorities.
 	TLS *tls.Config
+
+	// Protocols are the versions of HTTP that are used, as in net/http: HTTP2 is HTTP/2 over
+	// TLS, if the server agrees. UnencryptedHTTP2 without HTTP1 is HTTP/2 for URLs with the
+	// scheme http. Nil means HTTP/1.1 and HTTP/2 over TLS.
+	Protocols *http.Protocols
+
+	// HTTP2 configures HTTP/2 connections. StrictMaxConcurrentRequests, MaxReadFrameSize,
+	// MaxReceiveBufferPerConnection, MaxReceiveBufferPerStream, MaxDecoderHeaderTableSize,
+	// SendPingTimeout, PingTimeout and WriteByteTimeout are used. Nil means windows of 1 MB
+	// for a stream and 1 GB for a connection, and no pings.
+	HTTP2 *http.HTTP2Config
 
 	// Dial makes connections. Its context has the values of the request's. Nil means
 	// stream.Dial.
@@ -71,7 +86,7 @@ type Transport struct {
 	IdleTimeout time.Duration
 
 	// MaxIdle limits the idle connections of each run, and MaxIdlePerHost those of
-	// each host in a run. Zero means 100 and 8, negative none.
+	// each host in a run and a version of HTTP. Zero means 100 and 8, negative none.
 	MaxIdle, MaxIdlePerHost int
 
 	// MaxHeaderBytes limits the header of a response. Zero means 64 KB.
@@ -209,38 +224,39 @@ func ended(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// send makes the request, and repeats it if that is safe and its connection was stale.
+// send makes the request, and repeats it if that is safe: its connection was stale, or the
+// server has not processed it.
 func (c *Transport) send(ctx context.Context, req *http.Request, nursery *spindle.Nursery, from caller) (*http.Response, error) {
-	to, err := endpointOf(req)
+	to, err := c.endpointOf(req)
 	if err != nil {
 		closeBody(req)
 		return nil, err
 	}
 	p := c.pool(nursery)
 	original := req
-	for {
-		t := &trip{req: req, caller: from}
-		head, err := t.head(c) // first, so that a bad request makes no connection
+	for refusals := 0; ; {
+		t := &trip{p: p, req: req, caller: from}
+		head, err := t.connect(ctx, to, original.Context())
 		if err != nil {
 			t.closeBody()
 			return nil, err
 		}
-		cc, err := p.acquire(ctx, to, original.Context())
-		if err != nil {
-			t.closeBody()
-			return nil, err
-		}
-		t.cc = cc
 		res, err := t.run(ctx, head)
 		if err == nil {
 			res.Request = original
 			return res, nil
 		}
 		again := t.mayRepeat(err) // before closeBody makes the body fail
-		cc.close()
+		t.abandon()
 		t.closeBody() // a Read may be waiting
 		if !again {
 			return nil, err
+		}
+		if errors.Is(err, errUnprocessed) {
+			refusals++
+			if late := waitToRepeat(ctx, refusals, err); late != nil {
+				return nil, late
+			}
 		}
 		if req.Body != nil && req.Body != http.NoBody {
 			again := *req
@@ -252,45 +268,37 @@ func (c *Transport) send(ctx context.Context, req *http.Request, nursery *spindl
 	}
 }
 
+// connect prepares the request and finds or makes a connection. The head comes first, so that
+// a bad request makes no connection. It is encoded for the protocol that is likely.
+func (t *trip) connect(ctx context.Context, to endpoint, values context.Context) (head []byte, err error) {
+	if err := t.prepare(t.p.c); err != nil {
+		return nil, err
+	}
+	likely := t.p.likely(to)
+	if head, err = t.encode(likely); err != nil {
+		return nil, err
+	}
+	if err := t.readSmall(); err != nil {
+		return nil, err
+	}
+	cc, hc, err := t.p.acquire(ctx, to, values)
+	if err != nil {
+		return nil, err
+	}
+	actual := version1
+	if t.cc = cc; hc != nil {
+		t.call, actual = hc.newCall(t), version2
+	}
+	if actual != likely {
+		head, err = t.encode(actual)
+	}
+	return head, err
+}
+
 func closeBody(req *http.Request) {
 	if req.Body != nil {
 		req.Body.Close()
 	}
-}
-
-// endpoint identifies the connections that can serve a request.
-type endpoint struct {
-	secure  bool
-	address string // host and port
-}
-
-// compare orders endpoints.
-func (e endpoint) compare(o endpoint) int {
-	if e.secure != o.secure && o.secure {
-		return -1
-	} else if e.secure != o.secure {
-		return 1
-	}
-	return cmp.Compare(e.address, o.address)
-}
-
-func endpointOf(req *http.Request) (endpoint, error) {
-	switch {
-	case req.URL == nil:
-		return endpoint{}, errors.New("web: nil Request.URL")
-	case req.URL.Scheme != "http" && req.URL.Scheme != "https":
-		return endpoint{}, fmt.Errorf("web: unsupported protocol scheme %q", req.URL.Scheme)
-	case req.URL.Host == "":
-		return endpoint{}, errors.New("web: no Host in request URL")
-	}
-	secure := req.URL.Scheme == "https"
-	port := req.URL.Port()
-	if port == "" {
-		if port = "80"; secure {
-			port = "443"
-		}
-	}
-	return endpoint{secure, net.JoinHostPort(req.URL.Hostname(), port)}, nil
 }
 
 // CloseIdleConnections closes the connections that no request uses. It may be called from

@@ -40,12 +40,17 @@ func (t *trip) receive(ctx context.Context, res *http.Response) {
 	if theirs := t.req.Context(); theirs != ctx && theirs.Done() != nil {
 		b.stop = spindle.LoopOf(ctx).Internal().Kernel().AfterFunc(theirs, b.abort)
 	}
+	t.decompress(res, b)
+}
+
+// decompress makes the body one that decompresses raw, if that is what the Transport asked for.
+func (t *trip) decompress(res *http.Response, raw rawBody) {
 	if t.unzip && strings.EqualFold(res.Header.Get("Content-Encoding"), "gzip") {
 		res.Header.Del("Content-Encoding")
 		res.Header.Del("Content-Length")
 		res.ContentLength = -1
 		res.Uncompressed = true
-		res.Body = &gzipBody{raw: b}
+		res.Body = &gzipBody{raw: raw}
 	}
 }
 
@@ -281,9 +286,21 @@ func (b *responseBody) drain(ctx context.Context) error {
 	return nil
 }
 
+// rawBody is a body as it is received.
+type rawBody interface {
+	io.ReadCloser
+	isClosed() bool // by Close
+}
+
+func (b *responseBody) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
+}
+
 // gzipBody decompresses a body.
 type gzipBody struct {
-	raw *responseBody
+	raw rawBody
 	zip *gzip.Reader
 	err error
 }
@@ -291,10 +308,7 @@ type gzipBody struct {
 // Read reads decompressed bytes. The gzip header is read by the first call and not before,
 // so that an empty body is not an error.
 func (g *gzipBody) Read(p []byte) (int, error) {
-	g.raw.mu.Lock()
-	closed := g.raw.closed
-	g.raw.mu.Unlock()
-	if closed { // the decompressor may have bytes left
+	if g.raw.isClosed() { // the decompressor may have bytes left
 		return 0, http.ErrBodyReadAfterClose
 	}
 	if g.err == nil && g.zip == nil {

@@ -34,12 +34,11 @@ func (t *trip) tunnels() bool {
 // maxInlineBody limits the bodies in memory that are sent with the header.
 const maxInlineBody = 4 << 10
 
-// head returns the request line and the header. It appends the body and sets whole if the
-// body is small and in memory.
-func (t *trip) head(c *Transport) (head []byte, err error) {
+// prepare determines the head of the request, and how its body is sent.
+func (t *trip) prepare(c *Transport) error {
 	r := t.req
 	if err := invalidTrailer(r.Trailer); err != nil {
-		return nil, err
+		return err
 	}
 	h := r.Header
 	add := func(key, value string) {
@@ -77,46 +76,52 @@ func (t *trip) head(c *Transport) (head []byte, err error) {
 	}
 	if length != 0 && http1.HasToken(h["Expect"], "100-continue") {
 		t.mode = uploadAwaitsContinue
-	}
-	connection := http1.Unsaid
-	if r.Close {
-		connection = http1.Close
+	} else if length == 0 && !t.tunnels() {
+		t.mode = uploadWithHead
 	}
 	t.closing = r.Close || http1.HasToken(h["Connection"], "close")
-	method := t.method()
-	host := r.Host
-	if host == "" {
-		host = r.URL.Host
+	t.head = http1.RequestHead{Method: t.method(), Target: r.URL.RequestURI(), Host: r.Host, Length: length, Header: h}
+	if r.Close {
+		t.head.Connection = http1.Close
 	}
-	host = http1.WithoutZone(host)
-	target := r.URL.RequestURI()
-	if method == "CONNECT" && r.URL.Path == "" {
-		if target = host; r.URL.Opaque != "" {
-			target = r.URL.Opaque
+	if t.head.Host == "" {
+		t.head.Host = r.URL.Host
+	}
+	t.head.Host = http1.WithoutZone(t.head.Host)
+	if t.head.Method == "CONNECT" && r.URL.Path == "" {
+		if t.head.Target = t.head.Host; r.URL.Opaque != "" {
+			t.head.Target = r.URL.Opaque
 		}
 	}
-	head, err = http1.AppendRequestHead(make([]byte, 0, 1<<10), &http1.RequestHead{
-		Method: method, Target: target, Host: host, Length: length, Connection: connection, Header: h,
-	})
+	return nil
+}
+
+// encode returns the head for a protocol.
+func (t *trip) encode(as version) (head []byte, err error) {
+	if as == version2 {
+		head, err = t.appendFields(make([]byte, 0, 512))
+	} else {
+		head, err = http1.AppendRequestHead(make([]byte, 0, 1<<10), &t.head)
+	}
 	if err != nil {
-		return nil, invalidHead(method, target, host, h, err)
+		return nil, invalidHead(t.head.Method, t.head.Target, t.head.Host, t.head.Header, err)
 	}
-	if length == 0 {
-		if !t.tunnels() {
-			t.mode = uploadWithHead
-		}
-		return head, nil
+	return head, nil
+}
+
+// readSmall reads a body that is small and in memory, so that it is sent with the head. A body
+// with GetBody is in memory.
+func (t *trip) readSmall() error {
+	length := t.head.Length
+	if length <= 0 || length > maxInlineBody || t.req.GetBody == nil || t.mode == uploadAwaitsContinue {
+		return nil
 	}
-	// A body with GetBody is in memory.
-	if length < 0 || length > maxInlineBody || r.GetBody == nil || t.mode == uploadAwaitsContinue {
-		return head, nil
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, length+1))
+	body, err := io.ReadAll(io.LimitReader(t.req.Body, length+1))
 	if err == nil && int64(len(body)) != length {
 		err = wrongLength(length, int64(len(body)))
 	}
-	t.mode = uploadWithHead
-	return append(head, body...), err
+	t.mode, t.small = uploadWithHead, body
+	return err
 }
 
 // invalidHead returns an error that names the part for which AppendRequestHead failed with

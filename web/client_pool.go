@@ -28,7 +28,8 @@ type pool struct {
 	nursery   *spindle.Nursery
 	number    uint64                     // in the order of making
 	idle      map[endpoint][]*clientConn // the last was used last
-	idleCount int
+	idleCount int                        // of all versions
+	h2        h2Pool
 }
 
 // pool returns the pool of a run. The map has it until the run ends.
@@ -60,9 +61,10 @@ func (c *Transport) forget(nursery *spindle.Nursery) {
 type wireConn interface {
 	net.Conn
 	CloseWrite() error
+	ReadBorrow() ([]byte, error)
 }
 
-// clientConn is a connection to a server. One request at a time uses it, on any
+// clientConn is a connection of HTTP/1.1 to a server. One request at a time uses it, on any
 // goroutine. Between requests the pool owns it.
 type clientConn struct {
 	p      *pool
@@ -80,9 +82,22 @@ type clientConn struct {
 	watchEnded *spindle.Future[bool] // true if nothing was received
 }
 
-// acquire returns an idle connection, or makes one. Dial's context has the values of
-// values, the request's context.
-func (p *pool) acquire(ctx context.Context, to endpoint, values context.Context) (*clientConn, error) {
+// acquire returns an idle connection of HTTP/1.1, one of HTTP/2 that accepts a request, or
+// makes one. Dial's context has the values of values, the request's context. The caller begins
+// a request on a connection of HTTP/2 before it waits for anything.
+func (p *pool) acquire(ctx context.Context, to endpoint, values context.Context) (*clientConn, *h2Client, error) {
+	if p.c.may2(to) {
+		return p.acquireShared(ctx, to, values)
+	}
+	cc, err := p.takeIdle(ctx, to)
+	if cc != nil || err != nil {
+		return cc, nil, err
+	}
+	return p.dial(ctx, to, values)
+}
+
+// takeIdle returns an idle connection of HTTP/1.1, nil if there is none.
+func (p *pool) takeIdle(ctx context.Context, to endpoint) (*clientConn, error) {
 	for idle := p.idle[to]; len(idle) > 0; idle = p.idle[to] {
 		cc := idle[len(idle)-1]
 		p.remove(cc)
@@ -97,24 +112,39 @@ func (p *pool) acquire(ctx context.Context, to endpoint, values context.Context)
 		}
 		cc.close()
 	}
-	cc := &clientConn{p: p, to: to}
-	if err := cc.dial(ctx, values); err != nil {
-		return nil, err
-	}
-	cc.parser = http1.NewResponseParser(http1.Limits{HeaderBytes: p.c.MaxHeaderBytes})
-	return cc, nil
+	return nil, nil
 }
 
-func (cc *clientConn) dial(ctx, values context.Context) error {
-	timeout := orDefault(cc.p.c.DialTimeout, 30*time.Second)
-	if timeout == 0 {
-		return cc.connect(ctx, values)
+// dial makes a connection, of the version that the server chooses.
+func (p *pool) dial(ctx context.Context, to endpoint, values context.Context) (cc *clientConn, hc *h2Client, err error) {
+	var conn wireConn
+	var state *tls.ConnectionState
+	connect := func(ctx context.Context) (err error) {
+		conn, state, err = p.c.connect(ctx, to, values)
+		return err
 	}
-	late, err := spindle.MoveOnAfter(ctx, timeout, func(ctx context.Context) error { return cc.connect(ctx, values) })
+	late := false
+	if timeout := orDefault(p.c.DialTimeout, 30*time.Second); timeout > 0 {
+		late, err = spindle.MoveOnAfter(ctx, timeout, connect)
+	} else {
+		err = connect(ctx)
+	}
 	if late {
-		return &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
+		err = &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
 	}
-	return err
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case state == nil && p.c.may2(to), state != nil && state.NegotiatedProtocol == "h2":
+		return nil, p.newH2Client(to, conn, state), nil
+	}
+	if p := p.c.protocols(); !p.HTTP1() {
+		conn.Close()
+		return nil, nil, fmt.Errorf("web: the server at %s does not speak HTTP/2", to.address)
+	}
+	cc = &clientConn{p: p, to: to, conn: conn, tls: state}
+	cc.parser = http1.NewResponseParser(http1.Limits{HeaderBytes: p.c.MaxHeaderBytes})
+	return cc, nil, nil
 }
 
 // valued is a task's context with the values of another context.
@@ -135,39 +165,39 @@ func (v valued) Value(key any) any {
 	return v.Context.Value(key)
 }
 
-func (cc *clientConn) connect(ctx, values context.Context) error {
-	c := cc.p.c
+// connect makes a connection, with TLS if the endpoint is secure.
+func (c *Transport) connect(ctx context.Context, to endpoint, values context.Context) (wireConn, *tls.ConnectionState, error) {
 	dial := c.Dial
 	if dial == nil {
 		dial = stream.Dial
 	}
-	conn, err := dial(valued{ctx, values}, "tcp", cc.to.address)
+	conn, err := dial(valued{ctx, values}, "tcp", to.address)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	if !cc.to.secure {
-		cc.conn = conn
-		return nil
+	if !to.secure {
+		return conn, nil, nil
 	}
 	config := &tls.Config{}
 	if c.TLS != nil {
 		config = c.TLS.Clone() // shares the session cache
 	}
 	if config.ServerName == "" {
-		config.ServerName, _, _ = net.SplitHostPort(cc.to.address)
+		config.ServerName, _, _ = net.SplitHostPort(to.address)
 	}
-	config.NextProtos = []string{"http/1.1"}
+	protocols := c.protocols()
+	protocols.SetHTTP2(c.may2(to))
+	config.NextProtos = nextProtos(protocols)
 	secured := stream.TLS{Config: config, HandshakeTimeout: -1}.Client(conn)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		conn.Close()
 		if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) && string(plain.RecordHeader[:]) == "HTTP/" {
-			return fmt.Errorf("web: %w", http.ErrSchemeMismatch)
+			return nil, nil, fmt.Errorf("web: %w", http.ErrSchemeMismatch)
 		}
-		return err
+		return nil, nil, err
 	}
 	state := secured.ConnectionState()
-	cc.conn, cc.tls = secured, &state
-	return nil
+	return secured, &state, nil
 }
 
 // close closes the connection. It may be called from any goroutine, and repeatedly.
@@ -176,6 +206,9 @@ func (cc *clientConn) close() {
 		cc.conn.Close()
 	}
 }
+
+// ends reports whether the run ends, so that nothing is kept for later.
+func (p *pool) ends() bool { return p.nursery.Ended() || p.nursery.Scope().Err() != nil }
 
 // release returns the connection to the pool. It may be called from any goroutine.
 func (cc *clientConn) release() {
@@ -192,7 +225,7 @@ func (cc *clientConn) release() {
 func (p *pool) put(cc *clientConn) {
 	host := orDefault(p.c.MaxIdlePerHost, 8)
 	most := orDefault(p.c.MaxIdle, 100)
-	if cc.closed.Load() || p.nursery.Ended() || p.nursery.Scope().Err() != nil || len(p.idle[cc.to]) >= host || p.idleCount >= most {
+	if cc.closed.Load() || p.ends() || len(p.idle[cc.to]) >= host || p.idleCount >= most {
 		cc.close()
 		return
 	}
@@ -252,4 +285,5 @@ func (p *pool) closeIdle() {
 			cc.close() // its watch ends, and removes it
 		}
 	}
+	p.closeIdleShared()
 }

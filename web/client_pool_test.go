@@ -264,10 +264,9 @@ func TestTransportTLS(t *testing.T) {
 		c := &http.Client{Transport: &web.Transport{TLS: trust}}
 		for range 3 {
 			res, got, err := do(ctx, c, "POST", base+"/echo", strings.NewReader(strings.Repeat("x", 200_000)))
-			if err != nil || !strings.HasPrefix(got, "200000 <nil>") || res.TLS == nil || res.TLS.NegotiatedProtocol != "http/1.1" {
+			if err != nil || !strings.HasPrefix(got, "200000 <nil>") || res.TLS == nil || res.TLS.NegotiatedProtocol != "h2" {
 				t.Fatalf("%q, %v", got, err)
 			}
-			idle(t, ctx, 1)
 		}
 		var wrong *tls.CertificateVerificationError
 		if _, _, err := do(ctx, &http.Client{Transport: &web.Transport{}}, "GET", base, nil); !errors.As(err, &wrong) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -20,8 +21,12 @@ import (
 
 // trip is one request on a connection, and its response.
 type trip struct {
-	cc     *clientConn
+	p      *pool
+	cc     *clientConn // nil on a stream of HTTP/2
+	call   *h2Call     // nil on a connection of HTTP/1.1
 	req    *http.Request
+	head   http1.RequestHead
+	small  []byte // a body that is sent with the head
 	caller caller
 	mode   uploadMode
 
@@ -52,8 +57,7 @@ const (
 
 // run sends the request, and returns the response when its header was received.
 func (t *trip) run(ctx context.Context, head []byte) (*http.Response, error) {
-	t.cc.parser.Answering(t.method())
-	if _, err := t.cc.conn.Write(head); err != nil {
+	if err := t.sendHead(head); err != nil {
 		// The server may have answered before it closed the connection.
 		t.closeBody()
 		t.closing = true
@@ -71,6 +75,17 @@ func (t *trip) run(ctx context.Context, head []byte) (*http.Response, error) {
 		t.sendBody()
 	}
 	return t.response(ctx)
+}
+
+// sendHead sends the head, with a body that is small.
+func (t *trip) sendHead(head []byte) error {
+	if t.call != nil {
+		t.call.begin(head)
+		return nil
+	}
+	t.cc.parser.Answering(t.method())
+	_, err := t.cc.conn.Write(append(head, t.small...))
+	return err
 }
 
 // method returns the request's method.
@@ -99,7 +114,7 @@ func (t *trip) afterContinue(ctx context.Context) (*http.Response, error) {
 	}
 	var err error
 	late := false
-	if timeout := orDefault(t.cc.p.c.ContinueTimeout, time.Second); timeout > 0 {
+	if timeout := orDefault(t.p.c.ContinueTimeout, time.Second); timeout > 0 {
 		late, err = spindle.MoveOnAfter(ctx, timeout, look)
 	} else {
 		err = look(ctx)
@@ -125,7 +140,7 @@ func (t *trip) response(ctx context.Context) (res *http.Response, err error) {
 		}
 		return err
 	}
-	if t.cc.p.c.HeaderTimeout > 0 {
+	if t.p.c.HeaderTimeout > 0 {
 		err = spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 			t.headerWait = s
 			t.limitHeaderWait()
@@ -156,7 +171,7 @@ func (t *trip) limitHeaderWait() {
 	sent := !t.sending || t.tunnels()
 	t.mu.Unlock()
 	if s := t.headerWait; s != nil && sent {
-		s.SetDeadline(spindle.Now(s).Add(t.cc.p.c.HeaderTimeout))
+		s.SetDeadline(spindle.Now(s).Add(t.p.c.HeaderTimeout))
 	}
 }
 
@@ -168,6 +183,9 @@ const maxInterim = 16
 
 // nextResponse waits for the final response, or reports that a 100 response was received.
 func (t *trip) nextResponse(ctx context.Context) (res *http.Response, carryOn bool, err error) {
+	if t.call != nil {
+		return t.call.nextResponse(ctx)
+	}
 	p := t.cc.parser
 	for ; t.interims < maxInterim; t.interims++ {
 		event, err := t.nextEvent()
@@ -180,17 +198,10 @@ func (t *trip) nextResponse(ctx context.Context) (res *http.Response, carryOn bo
 			return t.newResponse(ctx), false, nil
 		}
 		status := p.Status()
-		if trace := httptrace.ContextClientTrace(t.req.Context()); trace != nil {
-			if status == 100 && trace.Got100Continue != nil {
-				trace.Got100Continue()
-			}
-			if trace.Got1xxResponse != nil {
-				h := make(http.Header)
-				p.AddTo(h)
-				if err := trace.Got1xxResponse(status, textproto.MIMEHeader(h)); err != nil {
-					return nil, false, err
-				}
-			}
+		h := make(http.Header)
+		p.AddTo(h)
+		if err := t.traceInterim(status, h); err != nil {
+			return nil, false, err
 		}
 		if _, err := t.nextEvent(); err != nil { // the end of the interim response
 			return nil, false, err
@@ -201,6 +212,21 @@ func (t *trip) nextResponse(ctx context.Context) (res *http.Response, carryOn bo
 		}
 	}
 	return nil, false, fmt.Errorf("%w: too many responses in advance", ErrMalformedResponse)
+}
+
+// traceInterim passes an interim response to the request's trace, which may end the request.
+func (t *trip) traceInterim(status int, h http.Header) error {
+	trace := httptrace.ContextClientTrace(t.req.Context())
+	if trace == nil {
+		return nil
+	}
+	if status == 100 && trace.Got100Continue != nil {
+		trace.Got100Continue()
+	}
+	if trace.Got1xxResponse != nil {
+		return trace.Got1xxResponse(status, textproto.MIMEHeader(h))
+	}
+	return nil
 }
 
 // readSize is the size of a read buffer.
@@ -292,9 +318,27 @@ func (t *trip) newResponse(ctx context.Context) *http.Response {
 	return res
 }
 
+// reused reports whether an earlier request has used the connection.
+func (t *trip) reused() bool {
+	if t.call != nil {
+		return t.call.reused
+	}
+	return t.cc.used
+}
+
+// abandon gives the request up before its response.
+func (t *trip) abandon() {
+	if t.call != nil {
+		t.call.cancel(net.ErrClosed)
+	} else {
+		t.cc.close()
+	}
+}
+
 // mayRepeat reports whether a failed request may be made on another connection. The
 // connection must have been kept from an earlier request, so that it may have been stale,
-// and the request must be safe to repeat.
+// and the request must be safe to repeat. Any request may be repeated that the server says it
+// has not processed.
 func (t *trip) mayRepeat(err error) bool {
 	t.mu.Lock()
 	bodyFailed := t.bodyFailed
@@ -302,9 +346,13 @@ func (t *trip) mayRepeat(err error) bool {
 	var canceled *spindle.Canceled
 	r := t.req
 	switch {
-	case bodyFailed || !t.cc.used || t.received || errors.As(err, &canceled) || errors.Is(err, os.ErrDeadlineExceeded):
+	case bodyFailed || errors.As(err, &canceled) || errors.Is(err, os.ErrDeadlineExceeded):
 		return false
 	case r.Body != nil && r.Body != http.NoBody && r.GetBody == nil:
+		return false
+	case errors.Is(err, errUnprocessed):
+		return true
+	case !t.reused() || t.received:
 		return false
 	}
 	switch r.Method {

@@ -16,12 +16,12 @@ import (
 // because it may block.
 func (t *trip) sendBody() {
 	t.sending, t.mode = true, uploadFollows
-	p := t.cc.p
+	p := t.p
 	if t.caller == inGoroutine {
 		p.l.Internal().Kernel().Start(t.upload)
 		return
 	}
-	p.nursery.GoWith(spindle.TaskOptions{Name: "request body to " + t.cc.to.address, Values: coro.Helper{}}, func(context.Context) error {
+	p.nursery.GoWith(spindle.TaskOptions{Name: "request body to " + t.req.URL.Host, Values: coro.Helper{}}, func(context.Context) error {
 		t.upload()
 		return nil
 	})
@@ -31,6 +31,9 @@ func (t *trip) sendBody() {
 // the response may have the reason.
 func (t *trip) upload() {
 	err := t.copyBody()
+	if err == errUploadOver {
+		err = nil
+	}
 	t.closeBody()
 	t.mu.Lock()
 	t.sending = false
@@ -40,6 +43,7 @@ func (t *trip) upload() {
 	switch {
 	case !over:
 		t.afterUpload()
+	case t.call != nil:
 	case err == nil:
 		t.cc.release()
 	default:
@@ -49,7 +53,7 @@ func (t *trip) upload() {
 
 // afterUpload starts HeaderTimeout, if there is one and the response is still awaited.
 func (t *trip) afterUpload() {
-	switch p := t.cc.p; {
+	switch p := t.p; {
 	case p.c.HeaderTimeout <= 0:
 	case p.l.Owns():
 		t.limitHeaderWait()
@@ -75,13 +79,13 @@ func (t *trip) copyBody() error {
 		}
 		if n > 0 {
 			data := buf[before : before+n]
-			if length < 0 {
+			if length < 0 && t.call == nil {
 				head := http1.AppendChunkHead(buf[:0:before], n)
 				from := before - len(head)
 				copy(buf[from:], head)
 				data = append(buf[from:before+n], http1.ChunkEnd...)
 			}
-			if _, err := t.cc.conn.Write(data); err != nil {
+			if err := t.write(data); err != nil {
 				return err
 			}
 		}
@@ -93,6 +97,10 @@ func (t *trip) copyBody() error {
 		}
 	}
 	switch {
+	case t.call != nil && length >= 0 && sent < length && !tunnels:
+		return t.failBody(wrongLength(length, sent))
+	case t.call != nil:
+		return t.endStream()
 	case tunnels:
 		return nil
 	case length < 0:
@@ -111,13 +119,38 @@ func (t *trip) copyBody() error {
 	return nil
 }
 
-// failBody closes the connection because the body cannot be sent. It sets the error first,
+// write sends a piece of the body.
+func (t *trip) write(data []byte) error {
+	if t.call != nil {
+		return t.call.write(data)
+	}
+	_, err := t.cc.conn.Write(data)
+	return err
+}
+
+// endStream ends the body on a stream, with the trailers.
+func (t *trip) endStream() error {
+	if err := invalidTrailer(t.req.Trailer); err != nil { // it may have been set meanwhile
+		return t.failBody(err)
+	}
+	trailers, err := appendTrailers(t.req.Trailer)
+	if err != nil {
+		return t.failBody(err)
+	}
+	return t.call.end(trailers)
+}
+
+// failBody closes the connection, or resets the stream, because the body cannot be sent. It sets the error first,
 // so that the request fails with it.
 func (t *trip) failBody(err error) error {
 	t.mu.Lock()
 	t.bodyErr, t.bodyFailed = err, true
 	t.mu.Unlock()
-	t.cc.close()
+	if t.call != nil {
+		t.call.cancelFrom(err)
+	} else {
+		t.cc.close()
+	}
 	return err
 }
 

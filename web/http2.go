@@ -44,17 +44,7 @@ func (c *conn) h2() *h2Conn {
 }
 
 // protocols returns what the server speaks: HTTP/1.1, and HTTP/2 over TLS, by default.
-func (s *Server) protocols() http.Protocols {
-	var p http.Protocols
-	if s.Protocols != nil {
-		p = *s.Protocols
-	}
-	if p == (http.Protocols{}) {
-		p.SetHTTP1(true)
-		p.SetHTTP2(true)
-	}
-	return p
-}
+func (s *Server) protocols() http.Protocols { return protocolsOr(s.Protocols) }
 
 // h2Config returns the limits of HTTP/2 connections.
 func (s *Server) h2Config() http2.Config {

@@ -6,20 +6,25 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/onloop"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // await calls begin on the loop and waits until begin's done was called, on the loop, once.
 // The caller is a task of the loop or any other goroutine.
 func (st *loopState) await(what string, begin func(done func(error))) error {
-	l := st.l
-	if l.Owns() {
-		return st.awaitInTask(what, begin)
-	}
-	result, err := onloop.Call(l, nil, begin)
+	result, err := awaitOn(st.l, what, begin)
 	if err != nil {
 		return http.ErrServerClosed
 	}
 	return result
+}
+
+// awaitOn is await on any loop. It fails with closed if the loop closes before.
+func awaitOn(l *loop.Loop, what string, begin func(done func(error))) (result, closed error) {
+	if l.Owns() {
+		return awaitInTask(l, what, begin), nil
+	}
+	return onloop.Call(l, nil, begin)
 }
 
 // waiter is a call that waits until done is called.
@@ -42,8 +47,8 @@ func (st *loopState) awaitIn(place **waiter, what string, begin func(w *waiter))
 }
 
 // awaitInTask is await in a task.
-func (st *loopState) awaitInTask(what string, begin func(done func(error))) error {
-	ctx := coro.Here(st.l.Internal())
+func awaitInTask(l *loop.Loop, what string, begin func(done func(error))) error {
+	ctx := coro.Here(l.Internal())
 	if ctx == nil {
 		panic("web: a request or response is used in a callback of the loop; start a task")
 	}

@@ -1,4 +1,4 @@
-// Package web is an HTTP server and client on the loop: HTTP/1.1, and HTTP/2 for the server. It runs any http.Handler. An idle
+// Package web is an HTTP server and client on the loop, for HTTP/1.1 and HTTP/2. It runs any http.Handler. An idle
 // connection takes a few hundred bytes: no goroutine, no stack, no buffer.
 //
 //	s := &web.Server{Handler: mux}

@@ -27,6 +27,27 @@ func AppendRequestHead(dst []byte, r *RequestHead) ([]byte, error) {
 	if r.Length < Chunked {
 		panic("http1: request with an unknown length")
 	}
+	b, err := AppendRequestLine(dst, r)
+	if err != nil {
+		return dst, err
+	}
+	b = append(b, "Host: "...)
+	b = append(b, r.Host...)
+	b = append(b, "\r\n"...)
+	b, err = appendHeader(b, r.Header, omitFraming|omitHost)
+	if err != nil {
+		return dst, err
+	}
+	b = appendConnection(b, r.Connection, r.Header)
+	if r.Length != 0 || r.Method == "POST" || r.Method == "PUT" || r.Method == "PATCH" {
+		b = appendFraming(b, r.Length)
+	}
+	return append(b, "\r\n"...), nil
+}
+
+// AppendRequestLine appends the request line. If the method, the target or the host of r is
+// invalid, it returns dst unchanged and ErrWriteTarget.
+func AppendRequestLine(dst []byte, r *RequestHead) ([]byte, error) {
 	b := append(dst, r.Method...)
 	b = append(b, ' ')
 	b = append(b, r.Target...)
@@ -39,18 +60,7 @@ func AppendRequestHead(dst []byte, r *RequestHead) ([]byte, error) {
 	if r.Host != "" && !validHost([]byte(r.Host)) {
 		return dst, ErrWriteTarget
 	}
-	b = append(b, "Host: "...)
-	b = append(b, r.Host...)
-	b = append(b, "\r\n"...)
-	b, err := appendHeader(b, r.Header, omitFraming|omitHost)
-	if err != nil {
-		return dst, err
-	}
-	b = appendConnection(b, r.Connection, r.Header)
-	if r.Length != 0 || r.Method == "POST" || r.Method == "PUT" || r.Method == "PATCH" {
-		b = appendFraming(b, r.Length)
-	}
-	return append(b, "\r\n"...), nil
+	return b, nil
 }
 
 // WithoutZone returns host without the zone of an IPv6 address in brackets. A zone has a

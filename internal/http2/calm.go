@@ -34,5 +34,14 @@ func (c *Conn) spend(n int) error {
 	return ErrFlood
 }
 
+// costOfReset returns what a reset of the peer costs. Only a server begins work for the peer
+// that a reset throws away.
+func (c *Conn) costOfReset() int {
+	if c.sh.config.Role == Client {
+		return 1
+	}
+	return resetCost
+}
+
 // earn adds n tokens.
 func (c *Conn) earn(n int32) { c.calm.tokens = min(c.calm.tokens+n, calmBurst) }

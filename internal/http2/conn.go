@@ -42,6 +42,7 @@ type Conn struct {
 	farewell   uint32 // highest stream that this side answers after LeaveFinally
 	table      tableState
 	connects   bool // the peer accepts extended CONNECT
+	departs    bool // the peer has sent GOAWAY
 	calm       calm
 }
 
@@ -169,6 +170,15 @@ func (c *Conn) Code() Code { return c.code }
 
 // LastID returns the last stream that the peer answers, after Goodbye.
 func (c *Conn) LastID() uint32 { return c.lastID }
+
+// Departs reports whether the peer has sent GOAWAY: it takes no new requests.
+func (c *Conn) Departs() bool { return c.departs }
+
+// Connects reports whether the peer accepts extended CONNECT.
+func (c *Conn) Connects() bool { return c.connects }
+
+// Greeted reports whether the peer's SETTINGS have come.
+func (c *Conn) Greeted() bool { return c.phase != connGreeting }
 
 // Streams returns the open streams by number. The slice must not be kept or changed.
 func (c *Conn) Streams() []*Stream { return c.streams }

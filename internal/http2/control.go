@@ -50,7 +50,7 @@ func (c *Conn) onReset(payload []byte) (Event, error) {
 	if s == nil {
 		return More, c.spend(1)
 	}
-	if err := c.spend(resetCost); err != nil {
+	if err := c.spend(c.costOfReset()); err != nil {
 		return More, err
 	}
 	c.stream, c.code = s, Code(binary.BigEndian.Uint32(payload))
@@ -84,7 +84,11 @@ func (c *Conn) onGoAway(payload []byte) (Event, error) {
 	case len(payload) < 8:
 		return More, ErrFrameSize
 	}
-	c.lastID = binary.BigEndian.Uint32(payload) &^ (1 << 31)
+	id := binary.BigEndian.Uint32(payload) &^ (1 << 31)
+	if c.departs && id > c.lastID {
+		return More, ErrGoAway
+	}
+	c.lastID, c.departs = id, true
 	c.code = Code(binary.BigEndian.Uint32(payload[4:]))
 	return Goodbye, c.spend(1)
 }

@@ -63,5 +63,6 @@ var (
 	ErrWindowZero    = protocolError("WINDOW_UPDATE by zero")
 	ErrCompression   = &Error{CompressionError, "a header block cannot be decoded"}
 	ErrBlockTooLarge = &Error{EnhanceYourCalm, "a header block is far larger than the limit"}
+	ErrGoAway        = protocolError("a GOAWAY takes back the refusal of an earlier one")
 	ErrFlood         = &Error{EnhanceYourCalm, "too many frames that make work and no progress"}
 )

@@ -35,7 +35,7 @@ func (c *Conn) onData() (Event, error) {
 	case s == nil:
 		c.stream = nil
 		c.ConsumeDropped(int(n))
-		if c.over(f.id) || c.knowsReset(f.id) {
+		if c.over(f.id) || c.sh.config.Role == Client || c.knowsReset(f.id) {
 			return More, nil
 		}
 		return c.failStream(f.id, StreamClosed)
@@ -224,7 +224,7 @@ func (c *Conn) onSecondHeader(s *Stream, fault bool) (Event, error) {
 	case !h.trailers && h.Status/100 == 1 && !fault && !c.ends: // interim
 		c.stream = s
 		return Head, nil
-	case fault || h.trailers && (!c.ends || s.left > 0 || h.TooLarge):
+	case fault, !h.trailers && h.Status/100 == 1, h.trailers && (!c.ends || s.left > 0 || h.TooLarge):
 		return c.failStream(s.id, ProtocolError)
 	}
 	c.stream = s

@@ -24,7 +24,7 @@ func (c *Conn) Keep(s *Stream) { c.keep(s) }
 
 // CanRequest reports whether the peer accepts another request of a client.
 func (c *Conn) CanRequest() bool {
-	return c.phase <= connOpen && c.lastID == 0 && len(c.streams) < int(c.peerMax) && c.lastOwn+2 < 1<<31
+	return c.phase <= connOpen && !c.departs && len(c.streams) < int(c.peerMax) && c.lastOwn+2 < 1<<31
 }
 
 // Request sends the header of a client's request and opens its stream.
