@@ -20,13 +20,16 @@ import (
 // be used in tasks of the loop and on other goroutines. The reader begins with what was
 // received and not read: the rest of the request's body, which cannot be read from the
 // request any more, and what follows it. If the handler panics, the connection is closed.
+//
+// On a connection of HTTP/2 only a CONNECT request can be hijacked: the net.Conn is its stream,
+// which outlives the handler. The response that the handler has written is sent first.
 func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err := w.enter(); err != nil {
 		return nil, nil, err
 	}
 	defer w.leave()
-	if w.s != nil {
-		return nil, nil, errStream
+	if w.s != nil && w.x.method != "CONNECT" {
+		return nil, nil, errNotTunnel
 	}
 	if w.phase == draftHeaded || w.phase == draftCommitted {
 		if err := w.flush(nil); err != nil {
@@ -36,7 +39,12 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	h := &hijackedConn{st: w.x.st}
 	early := 0
 	if err := w.x.st.do(func() error {
-		err := h.take(w)
+		var err error
+		if w.s != nil {
+			err = w.hijackStream(h)
+		} else {
+			err = h.take(w)
+		}
 		early = len(h.buf)
 		return err
 	}); err != nil {
@@ -58,7 +66,7 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Bytes arrive in buf until err is set, and Read returns err after them.
 type hijackedConn struct {
 	st            *loopState
-	tc            *transport.Conn
+	tc            wire
 	local, remote net.Addr
 
 	mu    sync.Mutex
@@ -92,9 +100,9 @@ func (h *hijackedConn) take(w *response) error {
 	if c.is(peerEOF) {
 		h.err = io.EOF
 	}
-	h.tc.SetProtocol(h)
+	c.tc.SetProtocol(h)
 	if c.is(drainSeen) {
-		h.Draining(h.tc)
+		h.Draining(c.tc)
 	}
 	return nil
 }
@@ -352,10 +360,10 @@ var errTwoReaders = errors.New("web: two reads of a hijacked connection at once"
 // Draining is called when the server drains. Like net/http, the server does not wait for a
 // hijacked connection, which may be used for hours. It waits for one with an OnShutdown
 // function, because that closes the connection.
-func (h *hijackedConn) Draining(tc *transport.Conn) {
+func (h *hijackedConn) Draining(*transport.Conn) {
 	h.draining = true
 	if h.onShutdown == nil {
-		tc.LeaveServer()
+		h.tc.LeaveServer()
 		return
 	}
 	h.onShutdown()
@@ -372,7 +380,7 @@ func (h *hijackedConn) OnShutdown(fn func()) {
 	st := h.st
 	set := func(start func()) {
 		if h.onShutdown = start; h.draining {
-			h.Draining(h.tc)
+			h.Draining(nil)
 		}
 	}
 	if st.l.Owns() {

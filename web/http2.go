@@ -48,7 +48,7 @@ func (s *Server) protocols() http.Protocols { return protocolsOr(s.Protocols) }
 
 // h2Config returns the limits of HTTP/2 connections.
 func (s *Server) h2Config() http2.Config {
-	o := http2.Config{Role: http2.Server, HeaderBytes: s.MaxHeaderBytes, FieldCount: s.MaxHeaderFields}
+	o := http2.Config{Role: http2.Server, HeaderBytes: s.MaxHeaderBytes, FieldCount: s.MaxHeaderFields, ExtendedConnect: s.ExtendedConnect}
 	if c := s.HTTP2; c != nil {
 		o.MaxStreams = c.MaxConcurrentStreams
 		o.MaxFrame = c.MaxReadFrameSize

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spindleloop/spindle/internal/http2"
@@ -48,6 +49,15 @@ func (h *h2Conn) leave() {
 		return
 	}
 	h.settle()
+}
+
+// drainTunnels notifies the streams that handlers have taken.
+func (h *h2Conn) drainTunnels() {
+	for _, s := range slices.Clone(h.fc.Streams()) {
+		if t := ownerOf(s).tunnel; t != nil {
+			t.Draining(nil)
+		}
+	}
 }
 
 // idle reports whether no request is under way.

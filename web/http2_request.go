@@ -114,11 +114,14 @@ func (h *h2Conn) newExchange() (*exchange, bool) {
 	x.c, x.st = c, st
 	x.method, x.target, x.remote = hd.Method, hd.Path, c.remoteAddr()
 	x.persists = true
-	if hd.Method == "CONNECT" {
+	if hd.Method == "CONNECT" && hd.Protocol == "" {
 		x.target = hd.Authority
 	}
 	header := make(http.Header, len(hd.Fields))
 	addFields(header, hd)
+	if hd.Protocol != "" {
+		header[":protocol"] = []string{hd.Protocol} // as in net/http
+	}
 	host := hd.Authority
 	if hosts := header["Host"]; host == "" && len(hosts) > 0 {
 		host = hosts[0]

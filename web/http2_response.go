@@ -167,6 +167,10 @@ func (x *exchange) finishStream(late bool) {
 	h := s.h
 	switch {
 	case s.Closed():
+	case w.phase == draftTaken:
+		if x.handler == handlerFailed {
+			s.tunnel.close()
+		}
 	case x.handler == handlerFailed || late || w.fault != nil && x.wire != wireSilent:
 		s.reset(http2.InternalError, http.ErrAbortHandler)
 	case w.short():

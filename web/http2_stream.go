@@ -1,6 +1,7 @@
 package web
 
 import (
+	"io"
 	"net/http"
 
 	"github.com/spindleloop/spindle/internal/http2"
@@ -14,6 +15,8 @@ type h2Stream struct {
 	h    *h2Conn
 	x    *exchange // nil if a lean handler answers
 	lean *leanBody // a body that a lean handler waits for
+
+	tunnel *hijackedConn // nil unless the stream was hijacked
 
 	pending  []byte      // of the response's body, that cannot be sent yet
 	at       int         // how much of pending was sent
@@ -47,6 +50,8 @@ func ownerOf(s *http2.Stream) *h2Stream { return s.Owner.(*h2Stream) }
 // data handles a piece of a request's body.
 func (s *h2Stream) data(p []byte) {
 	switch {
+	case s.tunnel != nil:
+		s.tunnel.receive(p)
 	case s.lean != nil:
 		s.collect(p)
 		s.h.fc.Consume(&s.Stream, len(p))
@@ -77,6 +82,8 @@ func (s *h2Stream) bodyData(p []byte) {
 func (s *h2Stream) end(h *http2.Header) {
 	s.bodyTimer.Cancel()
 	switch {
+	case s.tunnel != nil:
+		s.tunnel.fail(io.EOF)
 	case s.lean != nil:
 		s.collected()
 	case s.x != nil:
@@ -97,6 +104,9 @@ func (s *h2Stream) end(h *http2.Header) {
 // gone ends the stream early: the client has reset it, or the connection has ended.
 func (s *h2Stream) gone(cause error) {
 	s.stop(cause)
+	if s.tunnel != nil {
+		s.tunnel.ConnectionLost(nil, cause)
+	}
 	x := s.x
 	if x == nil || x.w.draft == nil {
 		return

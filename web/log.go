@@ -136,7 +136,7 @@ func (x *exchange) log() {
 		remote: x.remote, method: x.method, host: x.w.host, target: x.target, proto: x.proto(),
 		status: x.w.status, bytes: x.w.written, took: x.st.l.Time() - x.w.since,
 	}
-	if x.w.phase == draftTaken {
+	if x.w.phase == draftTaken && x.w.s == nil {
 		r.status = http.StatusSwitchingProtocols
 	}
 	x.st.log.add(r)

@@ -42,7 +42,7 @@ func (x *exchange) describe(header http.Header, host string) {
 // setURL parses the target like url.ParseRequestURI. It does not allocate for plain paths.
 // It reports whether the target is valid.
 func setURL(u *url.URL, method, target string) bool {
-	if method == "CONNECT" {
+	if method == "CONNECT" && !strings.HasPrefix(target, "/") { // not an extended one
 		parsed, err := url.ParseRequestURI("http://" + target)
 		if err != nil {
 			return false

@@ -140,6 +140,7 @@ func notifyDrain(tc *transport.Conn) {
 	case *conn:
 		p.marks |= drainSeen
 		if h := p.h2(); h != nil && !h.idle() {
+			h.drainTunnels()
 			h.leave()
 		}
 	case Drainer:

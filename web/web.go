@@ -75,6 +75,10 @@ type Server struct {
 	// are used. Nil means 250 streams, frames of 16 KB, and 1 MB and 256 KB of bodies that
 	// handlers have not read.
 	HTTP2 *http.HTTP2Config
+	// ExtendedConnect accepts WebSockets on streams of HTTP/2 (RFC 8441): browsers then open
+	// them on the connection of the page. Such a request is a CONNECT with the path of the
+	// URL and the key ":protocol" in its Header. ws.Accept takes it; ws.Upgrade cannot.
+	ExtendedConnect bool
 
 	// HeaderTimeout is how long a client may take for the whole header, from its
 	// first byte or, for the first request, from the start of the connection.

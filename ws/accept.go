@@ -1,6 +1,7 @@
 package ws
 
 import (
+	"maps"
 	"net/http"
 	"time"
 
@@ -11,7 +12,8 @@ import (
 
 // Accept upgrades a request to a Conn. It works on every server with connections
 // that can be hijacked: net/http's for HTTP/1.1, and web's. If Accept refuses the
-// request, it sends a response and fails with a *HandshakeError.
+// request, it sends a response and fails with a *HandshakeError. With web.Server's
+// ExtendedConnect it also accepts a stream of HTTP/2, where the request's method is CONNECT.
 //
 // The handler may use the Conn and must close it; it may also return and leave the
 // Conn to other code. The request's context no longer ends with the connection. When
@@ -22,11 +24,7 @@ func Accept(w http.ResponseWriter, r *http.Request, o Options) (*Conn, error) {
 		refused.respond(w)
 		return nil, refused
 	}
-	head, err := http1.AppendResponseHead(nil, &http1.ResponseHead{
-		Status: http.StatusSwitchingProtocols,
-		Header: answer,
-		Length: http1.Unframed,
-	})
+	head, err := acceptHead(w, r, answer)
 	if err != nil {
 		http.Error(w, "ws: the response header is invalid", http.StatusInternalServerError)
 		return nil, err
@@ -52,4 +50,19 @@ func Accept(w http.ResponseWriter, r *http.Request, o Options) (*Conn, error) {
 		server.OnShutdown(func() { _ = c.Close(GoingAway, "") }) // fails only if the Conn is closing already
 	}
 	return c, nil
+}
+
+// acceptHead returns the response to write to the connection. On a stream of HTTP/2 the server
+// writes it.
+func acceptHead(w http.ResponseWriter, r *http.Request, answer http.Header) ([]byte, error) {
+	if r.ProtoMajor == 2 {
+		maps.Copy(w.Header(), answer)
+		w.WriteHeader(http.StatusOK)
+		return nil, nil
+	}
+	return http1.AppendResponseHead(nil, &http1.ResponseHead{
+		Status: http.StatusSwitchingProtocols,
+		Header: answer,
+		Length: http1.Unframed,
+	})
 }

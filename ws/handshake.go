@@ -45,18 +45,24 @@ func (o *Options) checkRequest(r *http.Request) (a negotiated, answer http.Heade
 		return a, nil, &HandshakeError{Status: status, Reason: reason}
 	}
 	keys := r.Header["Sec-Websocket-Key"]
+	onStream := r.ProtoMajor == 2
 	switch {
+	case onStream && (r.Method != http.MethodConnect || len(r.Header[":protocol"]) != 1 || r.Header[":protocol"][0] != "websocket"):
+		return refuse(http.StatusBadRequest, "this is for WebSocket only")
+	case onStream:
 	case r.Method != http.MethodGet:
 		return refuse(http.StatusMethodNotAllowed, "the method is not GET")
 	case !r.ProtoAtLeast(1, 1):
 		return refuse(http.StatusBadRequest, "HTTP/1.0 cannot be upgraded")
 	case !http1.HasToken(r.Header["Connection"], "upgrade"), !http1.HasToken(r.Header["Upgrade"], "websocket"):
 		return refuse(http.StatusUpgradeRequired, "this is for WebSocket only")
+	}
+	switch {
 	case len(r.Header["Sec-Websocket-Version"]) != 1 || r.Header["Sec-Websocket-Version"][0] != version:
 		return refuse(http.StatusUpgradeRequired, "the version of WebSocket is not 13")
-	case len(keys) != 1 || !isValidKey(keys[0]):
+	case !onStream && (len(keys) != 1 || !isValidKey(keys[0])):
 		return refuse(http.StatusBadRequest, "Sec-WebSocket-Key is missing or malformed")
-	case r.ContentLength != 0:
+	case !onStream && r.ContentLength != 0:
 		return refuse(http.StatusBadRequest, "the request has a body")
 	case !o.originAllowed(r):
 		return refuse(http.StatusForbidden, "the page's origin is not allowed")
@@ -76,9 +82,11 @@ func (o *Options) checkRequest(r *http.Request) (a negotiated, answer http.Heade
 	if answer == nil {
 		answer = make(http.Header)
 	}
-	answer["Upgrade"] = []string{"websocket"}
-	answer["Connection"] = []string{"Upgrade"}
-	answer["Sec-Websocket-Accept"] = []string{acceptKey(keys[0])}
+	if !onStream {
+		answer["Upgrade"] = []string{"websocket"}
+		answer["Connection"] = []string{"Upgrade"}
+		answer["Sec-Websocket-Accept"] = []string{acceptKey(keys[0])}
+	}
 	for _, p := range o.Subprotocols {
 		if slices.Contains(wanted, p) {
 			a.subprotocol = p

@@ -22,8 +22,8 @@ var started atomic.Bool
 // Start starts a headless Chromium and returns a context for its first tab. The test is
 // skipped if Chromium is not installed (CI installs it), and with -short. Unless tests do all
 // of their work, only the first test of a package has a browser. An exception that a
-// script of a page does not catch fails the test.
-func Start(t *testing.T) context.Context {
+// script of a page does not catch fails the test. The options are for Chromium.
+func Start(t *testing.T, more ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("with -short: starting a browser takes seconds")
@@ -46,6 +46,7 @@ func Start(t *testing.T) context.Context {
 	// The limits of chromedp are too short for a busy machine. That of ctx is enough.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.WindowSize(900, 1400), chromedp.WSURLReadTimeout(time.Minute))
+	options = append(options, more...)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithBrowserOption(chromedp.WithDialTimeout(time.Minute)))
