@@ -121,8 +121,15 @@ func (r *Recorder) number(all []capture) {
 			number(&row.object.ID)
 		})
 		for i := range c.sockets {
-			scope := &c.sockets[i].Request.Scope
-			*scope = r.numbers[*scope] ^ uintptr(mask()) // that of a task
+			one := &c.sockets[i]
+			one.Request.Scope = r.numbers[one.Request.Scope] ^ uintptr(mask()) // that of a task
+			if one.Socket.Streams == nil {
+				continue
+			}
+			for k := range one.Socket.Streams.All {
+				scope := &one.Socket.Streams.All[k].Request.Scope
+				*scope = r.numbers[*scope] ^ uintptr(mask())
+			}
 		}
 	}
 }

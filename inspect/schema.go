@@ -229,7 +229,7 @@ type Socket struct {
 	Network  string `json:"network"`
 	Local    string `json:"local"`
 	Peer     string `json:"peer"`
-	Protocol string `json:"protocol,omitempty"` // http, websocket, hijacked, or a type's name
+	Protocol string `json:"protocol,omitempty"` // http, h2, websocket, hijacked, or a type's name
 	TLS      bool   `json:"tls"`
 	State    string `json:"state"`            // open, handshaking, closing, shut
 	AgeNS    *int64 `json:"age_ns,omitempty"` // since the inspector has seen it first
@@ -241,6 +241,29 @@ type Socket struct {
 	LowWater    int     `json:"low_water_bytes,omitempty"`
 	ReadPaused  bool    `json:"read_paused"`
 	WritePaused bool    `json:"write_paused"` // above the high water mark
+
+	Streams *Streams `json:"streams,omitempty"` // of an HTTP/2 connection
+}
+
+// Streams describes an HTTP/2 connection. The windows are how much of bodies may be sent to the
+// client and received from it, on all streams together.
+type Streams struct {
+	SendWindow    int      `json:"send_window_bytes"`
+	ReceiveWindow int      `json:"receive_window_bytes"`
+	All           []Stream `json:"all"`
+}
+
+// Stream is an open stream of an HTTP/2 connection.
+type Stream struct {
+	ID            uint32 `json:"id"`
+	Method        string `json:"method,omitempty"` // none if a lean handler answers
+	Path          string `json:"path,omitempty"`
+	Phase         string `json:"phase,omitempty"`
+	SendWindow    int    `json:"send_window_bytes"`
+	ReceiveWindow int    `json:"receive_window_bytes"`
+	Queued        int    `json:"queued_bytes"` // of the response, that windows or the client do not take
+	Unread        int    `json:"unread_bytes"` // of the request, that the handler has not read
+	Urgency       uint8  `json:"urgency"`      // from 0, the most urgent, to 7
 }
 
 // RequestsAnswer is the answer of /api/v1/requests.
@@ -254,6 +277,7 @@ type RequestsAnswer struct {
 type Request struct {
 	Loop    string `json:"loop"`
 	Socket  string `json:"socket"`
+	Stream  uint32 `json:"stream,omitempty"` // of an HTTP/2 connection
 	Method  string `json:"method"`
 	Path    string `json:"path"` // without the query
 	Peer    string `json:"peer"`

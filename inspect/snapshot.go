@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/probe"
 )
 
 // Snapshot returns everything about the loop that ctx belongs to, as it is now, with the
@@ -86,9 +87,9 @@ func (c *capture) describe(a *SnapshotAnswer) {
 	for i := range c.sockets {
 		r := &c.sockets[i]
 		a.Sockets = append(a.Sockets, r.socket(s.id))
-		if r.HasRequest {
-			a.Requests = append(a.Requests, r.request(s, byScope))
-		}
+		r.eachRequest(func(stream uint32, from *probe.Request) {
+			a.Requests = append(a.Requests, r.request(s, byScope, stream, from))
+		})
 	}
 	for i := len(c.tasks.ended) - 1; i >= 0; i-- {
 		a.Ended = append(a.Ended, c.tasks.endedTask(s.id, i))

@@ -244,7 +244,7 @@ func (r *socketRow) socket(loop string) Socket {
 		Network: r.ends.network, Local: r.ends.local, Peer: r.ends.peer,
 		Protocol: r.Protocol, TLS: r.TLS, State: r.State, AgeNS: &age,
 		UnsentBytes: r.Unsent, HighWater: r.High, LowWater: r.Low,
-		ReadPaused: r.ReadPaused, WritePaused: r.WritePaused,
+		ReadPaused: r.ReadPaused, WritePaused: r.WritePaused, Streams: r.streams(),
 	}
 	if r.Counted {
 		s.InBytes, s.OutBytes = &r.In, &r.Out
@@ -254,20 +254,54 @@ func (r *socketRow) socket(loop string) Socket {
 
 func socketID(loop string, tok uint64) string { return loop + ".f" + strconv.FormatUint(tok, 16) }
 
-// request makes the Request of a row that has one.
-func (r *socketRow) request(s *source, tasks map[uintptr]string) Request {
-	path, _, _ := strings.Cut(r.Request.Target, "?")
+// streams makes the Streams of a row of an HTTP/2 connection.
+func (r *socketRow) streams() *Streams {
+	p := r.Socket.Streams
+	if p == nil {
+		return nil
+	}
+	all := &Streams{SendWindow: p.SendWindow, ReceiveWindow: p.ReceiveWindow, All: []Stream{}}
+	for i := range p.All {
+		s := &p.All[i]
+		path, _, _ := strings.Cut(s.Request.Target, "?")
+		all.All = append(all.All, Stream{
+			ID: s.ID, Method: s.Request.Method, Path: path, Phase: s.Request.Phase,
+			SendWindow: s.SendWindow, ReceiveWindow: s.ReceiveWindow,
+			Queued: s.Queued, Unread: s.Unread, Urgency: s.Urgency,
+		})
+	}
+	return all
+}
+
+// eachRequest calls fn for the requests of a row, with the streams that they are on.
+func (r *socketRow) eachRequest(fn func(stream uint32, q *probe.Request)) {
+	if r.HasRequest {
+		fn(0, &r.Request)
+	}
+	if r.Socket.Streams == nil {
+		return
+	}
+	for i := range r.Socket.Streams.All {
+		if s := &r.Socket.Streams.All[i]; s.HasRequest {
+			fn(s.ID, &s.Request)
+		}
+	}
+}
+
+// request makes a Request of a row.
+func (r *socketRow) request(s *source, tasks map[uintptr]string, stream uint32, from *probe.Request) Request {
+	path, _, _ := strings.Cut(from.Target, "?")
 	q := Request{
-		Loop: s.id, Socket: socketID(s.id, r.Token), Method: r.Request.Method, Path: path,
-		Peer: r.Request.Peer, Phase: r.Request.Phase, Runs: "worker",
-		Status: r.Request.Status, Written: r.Request.Written,
-		AgeNS: int64(max(s.l.Time()-r.Request.Since, 0)),
+		Loop: s.id, Socket: socketID(s.id, r.Token), Stream: stream, Method: from.Method, Path: path,
+		Peer: from.Peer, Phase: from.Phase, Runs: "worker",
+		Status: from.Status, Written: from.Written,
+		AgeNS: int64(max(s.l.Time()-from.Since, 0)),
 	}
 	if host, _, err := net.SplitHostPort(q.Peer); err == nil && host == "" {
 		q.Peer = r.ends.peer
 	}
-	if r.Request.Inline {
-		q.Runs, q.Task = "inline", tasks[r.Request.Scope]
+	if from.Inline {
+		q.Runs, q.Task = "inline", tasks[from.Scope]
 	}
 	return q
 }
@@ -303,13 +337,12 @@ func readRequests(q *query) (all []Request, total int) {
 		rows := s.readSockets()
 		tasks := s.tasksByScope(rows)
 		for i := range rows {
-			if !rows[i].HasRequest {
-				continue
-			}
-			total++
-			if one := rows[i].request(s, tasks); q.text == "" || q.found(one.texts()...) {
-				all = append(all, one)
-			}
+			rows[i].eachRequest(func(stream uint32, from *probe.Request) {
+				total++
+				if one := rows[i].request(s, tasks, stream, from); q.text == "" || q.found(one.texts()...) {
+					all = append(all, one)
+				}
+			})
 		}
 	}
 	return all, total
@@ -319,7 +352,9 @@ func readRequests(q *query) (all []Request, total int) {
 func (s *source) tasksByScope(rows []socketRow) map[uintptr]string {
 	byScope := map[uintptr]string{}
 	for i := range rows {
-		if rows[i].HasRequest && rows[i].Request.Inline {
+		inline := false
+		rows[i].eachRequest(func(_ uint32, from *probe.Request) { inline = inline || from.Inline })
+		if inline {
 			snap, _ := s.readTasks()
 			snap.each(func(r *row) {
 				if r.Service {

@@ -19,6 +19,24 @@ type Socket struct {
 	WritePaused bool
 	HasRequest  bool
 	Request     Request
+	Streams     *Streams // of an HTTP/2 connection
+}
+
+// Streams describes an HTTP/2 connection: its windows, and its streams by number.
+type Streams struct {
+	SendWindow, ReceiveWindow int
+	All                       []Stream
+}
+
+// Stream is a request of an HTTP/2 connection. Queued bytes of the response wait for the
+// client, and Unread bytes of the request for the handler.
+type Stream struct {
+	ID                        uint32
+	SendWindow, ReceiveWindow int
+	Queued, Unread            int
+	Urgency                   uint8
+	HasRequest                bool // not if a lean handler answers
+	Request                   Request
 }
 
 // SocketWatcher is implemented by the watchers of descriptors.
