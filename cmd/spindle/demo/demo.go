@@ -49,10 +49,15 @@ func NewServer(ctx context.Context, o Options) *web.Server {
 	} else {
 		mux.HandleFunc("GET /{$}", page("index.html"))
 	}
-	return &web.Server{
-		Handler: mux,
-		Lean:    web.LeanRoutes(map[string]func(*web.LeanCtx){"/plaintext": leanPlaintext}),
+	s := &web.Server{
+		Handler:   mux,
+		Lean:      web.LeanRoutes(map[string]func(*web.LeanCtx){"/plaintext": leanPlaintext}),
+		Protocols: new(http.Protocols),
 	}
+	s.Protocols.SetHTTP1(true)
+	s.Protocols.SetHTTP2(true)
+	s.Protocols.SetUnencryptedHTTP2(true) // for clients that know it, such as curl --http2-prior-knowledge
+	return s
 }
 
 // inspector serves the inspector's API, to this machine only. Its page is at address, where
