@@ -24,7 +24,7 @@ import (
 // Calls of grpc-go wait on channels for goroutines of its transport, so a task makes them with
 // spindle.Blocking. The connection is one of package stream: it belongs to the run, and a
 // simulated world can carry it.
-func ExampleDialer_grpc() {
+func Example_grpcClient() {
 	services := grpc.NewServer()
 	testgrpc.RegisterTestServiceServer(services, interop.NewTestServer())
 	err := spindle.Run(context.Background(), func(ctx context.Context) error {
@@ -60,9 +60,6 @@ func ExampleDialer_grpc() {
 	}
 	// Output: 5 bytes
 }
-
-// Dialer stands for stream.Dialer in the name of the example.
-type Dialer = stream.Dialer
 
 // TestGRPCClientOverStream runs interoperability tests of grpc-go with connections of package
 // stream, to its own server.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -51,6 +52,36 @@ func TestGRPC(t *testing.T) {
 		{"unimplemented service", func() { interop.DoUnimplementedService(ctx, testgrpc.NewUnimplementedServiceClient(conn)) }},
 	} {
 		t.Run(tt.name, func(*testing.T) { tt.do() }) // a failure ends the process with a message
+	}
+}
+
+// TestGRPCIO calls grpc-go's service on package web with the client of grpcio, Python's gRPC:
+// unary, streaming both ways, and an error.
+func TestGRPCIO(t *testing.T) {
+	const python = "/usr/bin/python3" // Debian's, which has the packages that .ci/run installs
+	if err := exec.Command(python, "-c", "import grpc").Run(); err != nil {
+		t.Skip("grpcio is not installed; on Debian: apt-get install python3-grpcio")
+	}
+	server := grpc.NewServer()
+	testgrpc.RegisterTestServiceServer(server, interop.NewTestServer())
+	addr := serveWeb(t, false, server)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, python, "-c", `
+import grpc, sys
+c = grpc.insecure_channel(sys.argv[1])
+print(c.unary_unary("/grpc.testing.TestService/EmptyCall")(b""))
+# SimpleRequest{response_size: 5}, and StreamingOutputCallRequest{response_parameters: {size: 3}}
+print(len(c.unary_unary("/grpc.testing.TestService/UnaryCall")(b"\x10\x05")))
+both = c.stream_stream("/grpc.testing.TestService/FullDuplexCall")
+print([len(m) for m in both(iter([b"\x12\x02\x08\x03"] * 4))])
+try:
+    c.unary_unary("/grpc.testing.TestService/NoSuchCall")(b"")
+except grpc.RpcError as e:
+    print(e.code())
+`, addr.String()).CombinedOutput()
+	if got, want := string(out), "b''\n9\n[7, 7, 7, 7]\nStatusCode.UNIMPLEMENTED\n"; err != nil || got != want {
+		t.Errorf("it printed %q, %v; want %q", got, err, want)
 	}
 }
 

@@ -182,7 +182,7 @@ func (p *pool) closeIdleShared() {
 func (p *pool) h2Shared() *http2.Shared {
 	if p.h2.shared == nil {
 		o := http2.Config{
-			Role: http2.Client, HeaderBytes: p.c.MaxHeaderBytes, FieldCount: clientFields,
+			Role: http2.Client, HeaderBytes: p.c.MaxHeaderBytes,
 			StreamWindow: clientStreamWindow, ConnWindow: clientConnWindow,
 		}
 		if c := p.c.HTTP2; c != nil {
@@ -204,7 +204,6 @@ func (p *pool) h2Shared() *http2.Shared {
 const (
 	clientStreamWindow = 1 << 20
 	clientConnWindow   = 1 << 30
-	clientFields       = 1000 // what a header has is limited by its bytes
 )
 
 // maxRefusals limits how often a request is repeated that the server does not process.

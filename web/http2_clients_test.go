@@ -78,6 +78,22 @@ func TestHTTP2Clients(t *testing.T) {
 	for name, s := range kinds(mux.ServeHTTP) {
 		s.TLS = server
 		sv := serve(t, s)
+		t.Run(name+"/httpx over TLS", func(t *testing.T) {
+			const python = "/usr/bin/python3" // Debian's, which has the packages that .ci/run installs
+			if exec.Command(python, "-c", "import httpx, h2").Run() != nil {
+				t.Skip("httpx with HTTP/2 is not installed; on Debian: apt-get install python3-httpx python3-h2")
+			}
+			const script = `
+import asyncio, httpx, sys
+async def main():
+    async with httpx.AsyncClient(http1=False, http2=True, verify=False, base_url=sys.argv[1], timeout=30) as c:
+        some = await asyncio.gather(*(c.post("/echo", content=b"x" * 100000) for _ in range(20)))
+        print({(r.http_version, r.text) for r in some}, len((await c.get("/large")).content))
+asyncio.run(main())`
+			if got := run(t, "", python, "-c", script, "https://"+sv.Addr().String()); got != "{('HTTP/2', 'HTTP/2.0 POST 100000 <nil>')} 1048576\n" {
+				t.Errorf("got %q", got)
+			}
+		})
 		t.Run(name+"/curl over TLS", func(t *testing.T) {
 			if got := curl(t, "--http2", "--insecure", "https://"+sv.Addr().String()+"/echo"); got != "HTTP/2.0 GET 0 <nil>" {
 				t.Errorf("got %q", got)

@@ -15,11 +15,11 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// TestHTTP2EmptyFields sends headers with thousands of fields that have neither a name nor a
+// TestHTTP2EmptyFields sends headers with hundreds of fields that have neither a name nor a
 // value (CVE-2019-9516).
 func TestHTTP2EmptyFields(t *testing.T) {
 	p := dialPeer(t, calmServer(t, quick))
-	empty := bytes.Repeat([]byte{0, 0, 0}, 5000)
+	empty := bytes.Repeat([]byte{0, 0, 0}, 500)
 	code := attack(p, func(i int) []byte { return appendFrame(nil, headersFrame, endStream|endHeaders, uint32(2*i+1), empty) })
 	if code != http2.EnhanceYourCalm {
 		t.Errorf("got %v", code)

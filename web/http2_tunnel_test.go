@@ -57,15 +57,15 @@ func TestHTTP2ExtendedConnect(t *testing.T) {
 					t.Errorf("got %q", field.Value)
 				}
 			}
-			for range 100 { // more than the window
-				p.send(dataFrame, 0, 1, make([]byte, 10_000))
+			for range 25 { // more than the window
+				p.send(dataFrame, 0, 1, make([]byte, 16_000))
 				got := 0
-				for got < 10_000 {
+				for got < 16_000 {
 					f := p.until(dataFrame)
 					got += len(f.payload)
 				}
-				p.send(windowFrame, 0, 0, number(10_000))
-				p.send(windowFrame, 0, 1, number(10_000))
+				p.send(windowFrame, 0, 0, number(16_000))
+				p.send(windowFrame, 0, 1, number(16_000))
 			}
 			p.send(dataFrame, endStream, 1, []byte("last"))
 			if f := p.until(dataFrame); string(f.payload) != "last" {

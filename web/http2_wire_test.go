@@ -159,13 +159,13 @@ var wireCases = []wireCase{
 
 // wireDifference has the cases that differ from net/http, and why.
 var wireDifference = map[string]string{
+	"Rejects_ConnHeaders":                      "the request is malformed, so its stream is reset, as RFC 9113 says; there the answer is 400",
+	"a stream that goes back":                  "a later stream has closed it, so the code is STREAM_CLOSED; there it is PROTOCOL_ERROR",
 	"ReadsTrailers":                            "a trailer that was not declared is kept, as a client's is by net/http; there it is dropped",
-	"Request_Connect":                          "Request.URL has the host, as with HTTP/1.1",
 	"Request_Reject_Pseudo_scheme_invalid":     "any scheme is accepted: RFC 9113 does not limit it to http and https",
 	"Request_Get_Authority":                    "Host of the header is not in Request.Header, as with HTTP/1.1",
 	"Request_Get_Host":                         "Host of the header is not in Request.Header, as with HTTP/1.1",
 	"Request_Reject_Authority_Userinfo":        "a user in the authority is passed on, as with HTTP/1.1",
-	"Rejects_PrioritySelfDependence":           "the stream is reset with PROTOCOL_ERROR as RFC 7540 says; there the connection is kept without an answer, or ends",
 	"Request_Post_Body_ContentLength_TooLarge": "the stream is reset with PROTOCOL_ERROR as RFC 9113 says; there the handler sees an error",
 }
 
