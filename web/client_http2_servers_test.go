@@ -58,7 +58,7 @@ func TestTransportHTTP2ToNode(t *testing.T) {
 	base := "http://127.0.0.1:" + strings.TrimSpace(port)
 	tasks(t, func(ctx context.Context) {
 		c := &http.Client{Transport: &web.Transport{Protocols: h2c()}}
-		err := spindle.ForEach(ctx, 20, make([]int, 40), func(ctx context.Context, _ int) error {
+		err := spindle.ForEach(ctx, 10, make([]int, 20), func(ctx context.Context, _ int) error {
 			res, got, err := do(ctx, c, "POST", base+"/", bytes.NewReader(block(300_000)))
 			if err == nil && (got != "POST 300000" || res.Trailer.Get("X-Sum") != "300000") {
 				err = fmt.Errorf("got %q and %v", got, res.Trailer)
@@ -115,7 +115,7 @@ func TestTransportHTTP2ToNghttpd(t *testing.T) {
 	tasks(t, func(ctx context.Context) {
 		c := &http.Client{Transport: &web.Transport{Protocols: h2c()}}
 		what := string(block(300_000))
-		err := spindle.ForEach(ctx, 20, make([]int, 40), func(ctx context.Context, _ int) error {
+		err := spindle.ForEach(ctx, 10, make([]int, 20), func(ctx context.Context, _ int) error {
 			_, got, err := do(ctx, c, "POST", base+"/", strings.NewReader(what))
 			if err == nil && got != what {
 				err = fmt.Errorf("%d bytes came back", len(got))
