@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -220,6 +219,6 @@ func waitToRepeat(ctx context.Context, refusals int, why error) error {
 		return nil
 	}
 	pause := time.Second << (refusals - 2)
-	pause += time.Duration(float64(pause) * 0.1 * rand.Float64())
+	pause += time.Duration(float64(pause) * 0.1 * spindle.Rand(ctx).Float64())
 	return spindle.Sleep(ctx, pause)
 }
