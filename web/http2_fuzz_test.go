@@ -61,9 +61,9 @@ func conversation(data []byte) *wireCase {
 				cut = 5 + c.next(len(b)-5)
 			}
 			if pad := c.next(20); pad > 10 {
-				p.send(headersFrame, flags|0x8|ending(cut == len(b)), id, slices.Concat([]byte{byte(pad)}, b[:cut], make([]byte, pad)))
+				p.send(headersFrame, flags|0x8|endsBlock(cut == len(b)), id, slices.Concat([]byte{byte(pad)}, b[:cut], make([]byte, pad)))
 			} else {
-				p.send(headersFrame, flags|ending(cut == len(b)), id, b[:cut])
+				p.send(headersFrame, flags|endsBlock(cut == len(b)), id, b[:cut])
 			}
 			if cut < len(b) {
 				p.send(continuationFrame, endHeaders, id, b[cut:])
@@ -117,7 +117,7 @@ func conversation(data []byte) *wireCase {
 	return w
 }
 
-func ending(all bool) byte {
+func endsBlock(all bool) byte {
 	if all {
 		return endHeaders
 	}
