@@ -148,10 +148,10 @@ func (c *h2Call) nextResponse(ctx context.Context) (res *http.Response, carryOn 
 func (c *h2Call) await(place **waiter, what string, ready func() bool) error {
 	hc, l := c.hc, c.hc.p.l
 	for {
-		over := false
+		var over, orphaned bool
 		var w waiter
 		err, closed := awaitOn(l, what, func(done func(error)) {
-			if over = ready(); over || hc.orphaned {
+			if over, orphaned = ready(), hc.orphaned; over || orphaned {
 				done(nil)
 				return
 			}
@@ -168,7 +168,7 @@ func (c *h2Call) await(place **waiter, what string, ready func() bool) error {
 			return err
 		case over:
 			return nil
-		case !hc.orphaned: // loop goroutine only, as is this if the connection is orphaned
+		case !orphaned: // something has changed
 		case !l.Owns():
 			return net.ErrClosed
 		default:
