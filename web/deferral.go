@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"io"
 	"os"
 
@@ -22,7 +23,7 @@ type deferral struct {
 // for other code: its types are internal and may change in any version.
 func (lc *LeanCtx) Defer(h deferred.Handler) deferred.Answer {
 	if lc.s != nil {
-		panic("web: Defer on a stream of HTTP/2")
+		return lc.deferStream(h)
 	}
 	d := &deferral{c: lc.c, h: h, awaits: lc.p.ExpectsContinue()}
 	lc.c.ensureExtra().deferral = d
@@ -148,6 +149,19 @@ func (d *deferral) Abort() {
 		c.extra.deferral = nil
 		c.hangUp()
 	}
+}
+
+// takePassed adds the value of Answer.Pass to the request's context.
+func (x *exchange) takePassed() {
+	lc := &x.st.lean
+	if lc.passed == nil {
+		return
+	}
+	if x.ctx.base == nil {
+		x.ctx.base = context.Background()
+	}
+	x.ctx.base = context.WithValue(x.ctx.base, deferred.Passed, lc.passed)
+	lc.passed = nil
 }
 
 // cutOff is settleEOF for a request that is being answered.

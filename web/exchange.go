@@ -6,7 +6,6 @@ import (
 	"net/url"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/deferred"
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
@@ -89,13 +88,7 @@ func newExchange(c *conn, p *http1.RequestParser) (*exchange, bool) {
 	if len(header) > 0 {
 		x.ctx.base = withTrace(x.ctx.base, header)
 	}
-	if passed := st.lean.passed; passed != nil {
-		st.lean.passed = nil
-		if x.ctx.base == nil {
-			x.ctx.base = context.Background()
-		}
-		x.ctx.base = context.WithValue(x.ctx.base, deferred.Passed, passed)
-	}
+	x.takePassed()
 	if p.Length() != 0 {
 		x.body = newBody(x, p)
 	}

@@ -17,10 +17,13 @@ func (h *h2Conn) answersLean(lean func(*LeanCtx) bool) bool {
 	h.fc.Open(&s.Stream, false)
 	lc.beginStream(s)
 	if !lean(lc) {
-		h.extra.lean, lc.s = nil, nil
+		h.extra.lean, lc.s, lc.deferral = nil, nil, nil
 		return false
 	}
-	if b := h.extra.lean; b != nil {
+	if d := lc.deferral; d != nil {
+		lc.deferral = nil
+		h.beginDeferral(d)
+	} else if b := h.extra.lean; b != nil {
 		h.extra.lean = nil
 		h.awaitLeanBody(b)
 	} else {
@@ -59,7 +62,7 @@ func (h *h2Conn) keepLean() *h2Stream {
 
 func (lc *LeanCtx) beginStream(s *h2Stream) {
 	hd := s.h.fc.Head()
-	lc.c, lc.p, lc.s, lc.hd = s.h.c, nil, s, hd
+	lc.c, lc.p, lc.s, lc.hd, lc.passed = s.h.c, nil, s, hd, nil
 	lc.text = append(lc.text[:0], hd.Method...)
 	lc.method = len(lc.text)
 	lc.text = append(lc.text, hd.Path...)

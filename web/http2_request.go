@@ -131,6 +131,7 @@ func (h *h2Conn) newExchange() (*exchange, bool) {
 	if len(header) > 0 {
 		x.ctx.base = withTrace(x.ctx.base, header)
 	}
+	x.takePassed()
 	if !h.fc.Ends() {
 		x.body = newStreamBody(x, s, hd, header)
 	}

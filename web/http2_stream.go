@@ -13,8 +13,9 @@ import (
 type h2Stream struct {
 	http2.Stream
 	h    *h2Conn
-	x    *exchange // nil if a lean handler answers
-	lean *leanBody // a body that a lean handler waits for
+	x    *exchange       // nil if a lean handler answers
+	lean *leanBody       // a body that a lean handler waits for
+	d    *streamDeferral // of a request that is answered later
 
 	tunnel *hijackedConn // nil unless the stream was hijacked
 
@@ -55,6 +56,8 @@ func (s *h2Stream) data(p []byte) {
 	case s.lean != nil:
 		s.collect(p)
 		s.h.fc.Consume(&s.Stream, len(p))
+	case s.d != nil:
+		s.d.bodyData(p)
 	case s.x == nil || s.x.body == nil:
 		s.h.fc.Consume(&s.Stream, len(p))
 	default:
@@ -86,6 +89,8 @@ func (s *h2Stream) end(h *http2.Header) {
 		s.tunnel.fail(io.EOF)
 	case s.lean != nil:
 		s.collected()
+	case s.d != nil:
+		s.d.bodyEnds()
 	case s.x != nil:
 		if b := s.x.body; b != nil {
 			if len(h.Fields) > 0 {
@@ -106,6 +111,10 @@ func (s *h2Stream) gone(cause error) {
 	s.stop(cause)
 	if s.tunnel != nil {
 		s.tunnel.ConnectionLost(nil, cause)
+	}
+	if s.d != nil {
+		s.d.lost(cause)
+		return
 	}
 	x := s.x
 	if x == nil || x.w.draft == nil {
@@ -154,6 +163,10 @@ func (s *h2Stream) reset(code http2.Code, cause error) {
 func (s *h2Stream) bodyTimedOut() {
 	x := s.x
 	if s.Closed() || !s.Receiving() {
+		return
+	}
+	if s.d != nil {
+		s.d.bodyTimedOut()
 		return
 	}
 	if x != nil && x.body != nil && (s.Unread() > 0 || x.body.awaits.Load() == continueAwaited) {

@@ -33,6 +33,8 @@ type LeanCtx struct {
 	method int           // how many bytes of text are the method
 	block  []byte        // the encoded header of the response
 	record *record       // nil without an access log
+
+	deferral *streamDeferral // by Defer, until the handler returns
 }
 
 // leanBody is the body of a request to a lean handler that called ReadBody.

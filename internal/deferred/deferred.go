@@ -2,14 +2,16 @@
 // returned. Package web implements Answer; the server of the Python package implements
 // Handler.
 //
-// The handler's side frames the response: it writes the bytes of the head and the body.
-// Everything here belongs to the loop of the connection.
+// The handler's side frames a response of HTTP/1.1: it writes the bytes of the head and the
+// body. On a stream of HTTP/2 it passes header blocks and the body. Everything here belongs to
+// the loop of the connection.
 package deferred
 
 import (
 	"os"
 
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/internal/http2"
 )
 
 // Passed is the key of the value of Answer.Pass in the context of a request.
@@ -40,8 +42,8 @@ type Handler interface {
 
 // Answer answers a request. Nothing may be called after Finish or Abort.
 type Answer interface {
-	// Head returns the parser with the request's head. It is valid only until the lean
-	// handler returns.
+	// Head returns the parser with the request's head, nil on a stream. It is valid only until
+	// the lean handler returns.
 	Head() *http1.RequestParser
 	// Remote returns the client's address.
 	Remote() string
@@ -63,4 +65,23 @@ type Answer interface {
 	Finish(closes bool)
 	// Abort ends the connection, because the answer cannot be completed.
 	Abort()
+}
+
+// Stream is the Answer of a request on a stream of HTTP/2. Its Write and Finish send only the
+// body, Abort ends only the stream, and Data's result is ignored: see Consumed.
+type Stream interface {
+	Answer
+	// Header returns the request's header. It is valid only until the lean handler returns.
+	Header() *http2.Header
+	// Ends reports whether the request has no body, until the lean handler returns.
+	Ends() bool
+	// Consumed says that n bytes of the body were used, so that the client may send more.
+	Consumed(n int)
+	// Respond sends the header of the response, made of http2.AppendStatus and AppendField,
+	// or that of an interim response. With end, the response has no body.
+	Respond(block []byte, end bool)
+	// Trail adds fields to the trailers, which Finish sends.
+	Trail(block []byte)
+	// FinishWith is Write and Finish.
+	FinishWith(closes bool, pieces ...[]byte)
 }

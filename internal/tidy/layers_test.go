@@ -15,8 +15,8 @@ const module = "github.com/spindleloop/spindle"
 // standard library. A new arrow is a decision; write it here.
 var mayImport = map[string][]string{
 	".":                              {"internal/coro", "internal/goid", "internal/loopcore", "internal/onloop", "internal/probe", "loop"},
-	"python/libspindle":              {"inspect", "internal/deferred", "internal/http1", "internal/kernel", "internal/loopcore", "internal/picture", "internal/probe", "internal/simguest", "internal/simkernel", "internal/version", "loop", "web", "ws"},
-	"internal/deferred":              {"internal/http1"},
+	"python/libspindle":              {"inspect", "internal/deferred", "internal/http1", "internal/http2", "internal/kernel", "internal/loopcore", "internal/picture", "internal/probe", "internal/simguest", "internal/simkernel", "internal/version", "loop", "web", "ws"},
+	"internal/deferred":              {"internal/http1", "internal/http2"},
 	"internal/coro":                  {"internal/goid", "internal/loopcore", "internal/probe"},
 	"internal/loopcore":              {"internal/goid", "internal/kernel"},
 	"internal/goid":                  {},
