@@ -82,6 +82,7 @@ func TestFastAPIUnderAGoMux(t *testing.T) {
 type scope struct {
 	Path, Raw, Query, Scheme, Method string
 	RootPath                         string `json:"root_path"`
+	Version                          string `json:"http_version"`
 	Client                           []any
 	Headers                          [][2]string
 }
@@ -181,6 +182,42 @@ func TestClientOfARequest(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// TestProtocolOfARequest checks that the app sees the protocol of the client, not that of the
+// worker's socket.
+func TestProtocolOfARequest(t *testing.T) {
+	app := prepare(t, &pyapp.App{Target: "raw:app"})
+	for name, start := range servers {
+		url := start(t, app)
+		for version, speak := range map[string]func(*http.Protocols, bool){"1.1": (*http.Protocols).SetHTTP1, "2": (*http.Protocols).SetUnencryptedHTTP2} {
+			t.Run(name+" "+version, func(t *testing.T) {
+				only := new(http.Protocols)
+				speak(only, true)
+				c := &http.Client{Transport: &http.Transport{Protocols: only}, Timeout: limit}
+				defer c.CloseIdleConnections()
+				fetch := func(path string) (*http.Response, []byte) {
+					res, err := c.Get(url + path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer res.Body.Close()
+					body, err := io.ReadAll(res.Body)
+					if err != nil || !strings.HasPrefix(res.Proto, "HTTP/"+version) {
+						t.Error(res.Proto, err)
+					}
+					return res, body
+				}
+				var s scope
+				if _, body := fetch("/show"); json.Unmarshal(body, &s) != nil || s.Version != version {
+					t.Errorf("%s", body)
+				}
+				if res, _ := fetch("/trailers"); version == "2" && res.Trailer.Get("X-Sum") != "4" {
+					t.Errorf("%v", res.Trailer)
+				}
+			})
+		}
+	}
 }
 
 func TestWebSocketEcho(t *testing.T) {

@@ -67,6 +67,7 @@ func prepare(t testing.TB, app *pyapp.App) *pyapp.App {
 func serve(t testing.TB, h http.Handler) string {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
+	s.Config.Protocols = both()
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	s.Start()
 	t.Cleanup(s.Close)
@@ -81,7 +82,7 @@ func serveWeb(t testing.TB, h http.Handler) string {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &web.Server{Handler: h, ErrorLog: slog.New(slog.DiscardHandler)}
+	s := &web.Server{Handler: h, Protocols: both(), ErrorLog: slog.New(slog.DiscardHandler)}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, ln) }()
 	t.Cleanup(func() {
@@ -89,6 +90,14 @@ func serveWeb(t testing.TB, h http.Handler) string {
 		<-done
 	})
 	return "http://" + ln.Addr().String()
+}
+
+// both returns HTTP/1.1 and HTTP/2, without TLS.
+func both() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
 }
 
 // servers are the servers that an App is mounted in.

@@ -54,7 +54,7 @@ func appendHead(b []byte, r *http.Request, upgrade string) []byte {
 	if trace != (relay.Trace{}) {
 		b = appendField(b, "Traceparent", trace.String())
 	}
-	if http1.HasToken(r.Header["Te"], "trailers") {
+	if r.ProtoMajor == 2 || http1.HasToken(r.Header["Te"], "trailers") {
 		b = appendField(b, "Te", "trailers")
 	}
 	if upgrade != "" {
@@ -89,6 +89,9 @@ func appendMount(b []byte, r *http.Request, root string, forwarded bool) []byte 
 	}
 	if forwarded {
 		b = append(b, 'f')
+	}
+	if r.ProtoMajor == 2 {
+		b = append(b, '2')
 	}
 	b = append(b, ' ')
 	if root == "" {

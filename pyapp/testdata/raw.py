@@ -137,7 +137,7 @@ async def slow(scope, receive, send):
 async def show(scope, receive, send):
     await head(send)
     headers = [(name.decode(), value.decode()) for name, value in scope["headers"]]
-    await body(send, json.dumps({**{k: scope[k] for k in ("path", "root_path", "client", "scheme", "method")},
+    await body(send, json.dumps({**{k: scope[k] for k in ("path", "root_path", "client", "scheme", "method", "http_version")},
                                  "raw": scope["raw_path"].decode(), "query": scope["query_string"].decode(),
                                  "headers": headers}).encode())
 

@@ -176,7 +176,7 @@ class MountedServer(Server):
 
 
 class Mount:
-    """Completes a scope by what only the Go program knows: client, scheme and root path.
+    """Completes a scope by what only the Go program knows: client, scheme, root path, and the client's protocol.
 
     They are the same for all requests of a connection, so they are remembered.
     """
@@ -197,20 +197,22 @@ class Mount:
         known = self._known.get(value)
         if known is None:
             known = self._parse(value)
-        client, secure, root, forwarded = known
+        client, secure, root, forwarded, http2 = known
         if client is not None:
             scope["client"] = client
         if secure:
             scope["scheme"] = "wss" if scope["type"] == "websocket" else "https"
         if root is not None:
             scope["root_path"] = root
+        if http2:
+            scope["http_version"] = "2"
         if forwarded and self.trusted is not None:
             self.trusted(scope)
 
     def _parse(self, value):
         client, flags, root = value.decode("latin-1").split(" ", 2)
         known = (_split(client) if client != "-" else None, "s" in flags,
-                 self.root_path + urllib.parse.unquote(root) if root != "-" else None, "f" in flags)
+                 self.root_path + urllib.parse.unquote(root) if root != "-" else None, "f" in flags, "2" in flags)
         if len(self._known) >= 4096:
             self._known.clear()
         self._known[value] = known
