@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/internal/http2"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -70,13 +71,36 @@ func (a *accessLog) begin(remote string, p *http1.RequestParser) *logged {
 	return e
 }
 
+// beginStream is begin for a request on a stream of HTTP/2.
+func (a *accessLog) beginStream(remote string, hd *http2.Header) *logged {
+	var forwarded []string
+	for i := range hd.Fields {
+		if a.proxies != nil && hd.Fields[i].Name == "x-forwarded-for" {
+			forwarded = append(forwarded, hd.Fields[i].Value)
+		}
+	}
+	e := a.entry(remote, forwarded, hd.Method, hd.Path, protoHTTP2)
+	if a.format != "common" {
+		e.referer, _ = hd.Get("referer")
+		e.agent, _ = hd.Get("user-agent")
+	}
+	return e
+}
+
+// protoHTTP2 is the protocol in the log. HTTP/2 has no minor version.
+const protoHTTP2 = "HTTP/2"
+
 // beginRequest is begin for a request that the app does not get as one by HTTP: the handshake of a
 // WebSocket, or a request for a file. Any goroutine may call it.
 func (a *accessLog) beginRequest(remote string, req *http.Request) *logged {
 	if a == nil {
 		return nil
 	}
-	e := a.entry(remote, req.Header["X-Forwarded-For"], req.Method, req.RequestURI, req.Proto)
+	proto := req.Proto
+	if req.ProtoMajor == 2 {
+		proto = protoHTTP2
+	}
+	e := a.entry(remote, req.Header["X-Forwarded-For"], req.Method, req.RequestURI, proto)
 	if a.format != "common" {
 		e.referer, e.agent = req.Referer(), req.UserAgent()
 	}

@@ -16,7 +16,8 @@ import (
 // config is the configuration of a server, as Python passes it. Times are in seconds;
 // zero means the default of package web, and a negative time means no limit.
 type config struct {
-	FDs []int `json:"fds"`
+	FDs  []int  `json:"fds"`
+	HTTP string `json:"http"` // auto, 1 or 2: the protocols that are spoken
 
 	CertFile string `json:"cert_file"`
 	KeyFile  string `json:"key_file"`
@@ -35,6 +36,7 @@ type config struct {
 	MaxRequestLine     int   `json:"max_request_line"`
 	MaxBodyBytes       int64 `json:"max_body_bytes"`
 	MaxConns           int   `json:"max_connections"`
+	MaxStreams         int   `json:"max_streams"` // of a connection of HTTP/2
 	MaxRequestsPerConn int   `json:"max_requests_per_connection"`
 
 	AccessLog string  `json:"access_log"` // common, combined or json; empty for none
@@ -81,7 +83,10 @@ func (c *config) apply(s *server) error {
 	w.MaxConns, w.MaxRequestsPerConn, w.MaxHeaderFields = c.MaxConns, c.MaxRequestsPerConn, c.MaxHeaderFields
 	w.Refused = s.refused
 	w.Protocols = new(http.Protocols)
-	w.Protocols.SetHTTP1(true) // apps answer in the form of HTTP/1.1
+	w.Protocols.SetHTTP1(c.HTTP != "2")
+	w.Protocols.SetHTTP2(c.HTTP != "1")
+	w.Protocols.SetUnencryptedHTTP2(c.HTTP != "1")
+	w.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: c.MaxStreams}
 	w.ErrorLog = newPythonLog("spindle.server")
 	for i := range c.Static {
 		c.Static[i].Prefix = strings.TrimSuffix(c.Static[i].Prefix, "/")

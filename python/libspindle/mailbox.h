@@ -53,6 +53,7 @@ enum {
     SPINDLE_COMPLETE = 32,  // there is no body
     SPINDLE_KEEPALIVE = 64, // the client wants to keep the connection
     SPINDLE_TRAILERS = 128, // the client takes trailers
+    SPINDLE_HTTP2 = 256,    // on a stream of HTTP/2
 };
 
 typedef struct {
@@ -69,7 +70,7 @@ typedef struct {
     uint32_t name, value;
 } SpindleField;
 
-// Records for Go.
+// Records for Go. On a stream of HTTP/2, SPINDLE_ANSWER and SPINDLE_PIECE have only the body.
 enum {
     SPINDLE_ANSWER = 1,// bytes of the response
     SPINDLE_PIECE,     // bytes of the response that C keeps until the records are taken; a SpindlePiece
@@ -85,7 +86,12 @@ enum {
     SPINDLE_SEND_TEXT,
     SPINDLE_SEND_BINARY,
     SPINDLE_CLOSE, // of a WebSocket; n is the code, the payload is the reason
+    SPINDLE_HEAD,  // on a stream: the head of a response, also an interim one; n is the status, the payload its fields as lines
+    SPINDLE_TRAIL, // on a stream: the trailers, as lines
 };
+
+// Flags of SPINDLE_HEAD.
+enum { SPINDLE_ENDS = 1 }; // the response has no body
 
 typedef struct {
     const char *data;

@@ -69,8 +69,10 @@ func (s *server) handler() http.Handler {
 
 // refuseTunnel answers CONNECT. An app cannot tunnel, and its 200 would tell the client that what
 // follows belongs to the tunnel.
-func refuseTunnel(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Connection", "close")
+func refuseTunnel(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
 	http.Error(w, "this server is no proxy", http.StatusNotImplemented)
 }
 

@@ -31,9 +31,10 @@ type request struct {
 	s      *server
 	slot   uint32
 	answer deferred.Answer
-	bodied bool // a body was announced
-	paused bool // reading waits for the app
-	unread int  // bytes that the app has not taken
+	stream deferred.Stream // answer, on HTTP/2; nil on HTTP/1.1
+	bodied bool            // a body was announced
+	paused bool            // reading waits for the app
+	unread int             // bytes that the app has not taken
 	log    *logged
 	ws     *socket // not nil if the request opens a WebSocket
 }
@@ -46,13 +47,16 @@ func (s *server) lean(lc *web.LeanCtx) bool {
 	r := &request{s: s}
 	r.answer = lc.Defer(r)
 	p := r.answer.Head()
+	if p == nil {
+		r.stream = r.answer.(deferred.Stream)
+		s.addStream(r, lc)
+		return true
+	}
 	if opensWebSocket(p) {
 		r.answer.Pass(fieldsInOrder(p)) // the header of Go's request has no order
 		return false
 	}
-	r.slot = s.requests.add(r)
-	s.needHeld()
-	s.counters.active.Add(1)
+	s.begin(r)
 	r.bodied = p.Length() != 0
 	flags := s.flags(p)
 	if r.answer.Persists() {
@@ -64,6 +68,13 @@ func (s *server) lean(lc *web.LeanCtx) bool {
 	}
 	s.addRequest(flags, r.slot, p, lc.Path(), lc.Query(), client)
 	return true
+}
+
+// begin gives the request a slot.
+func (s *server) begin(r *request) {
+	r.slot = s.requests.add(r)
+	s.needHeld()
+	s.counters.active.Add(1)
 }
 
 // refused notes a request that was answered without the app.
@@ -249,6 +260,10 @@ func (r *request) Writable() {
 
 // consumed notes that the app has taken n bytes of the body.
 func (r *request) consumed(n int) {
+	if r.stream != nil {
+		r.stream.Consumed(n)
+		return
+	}
 	r.unread -= n
 	if r.paused && r.unread < bodyLimit/2 {
 		r.paused = false
@@ -278,12 +293,16 @@ func (r *request) sendFile(path string, n int64) {
 	r.answer.SendFile(f, 0, n, func(error) { _ = f.Close() })
 }
 
-// finish ends the request after its response.
-func (r *request) finish(status int, bytes int64, closes bool) {
+// finish ends the request after its response. On a stream, the last pieces go with its end.
+func (r *request) finish(status int, bytes int64, closes bool, last [][]byte) {
 	r.s.log.end(r.log, status, bytes)
 	r.s.counters.count(status, bytes)
 	r.s.counters.active.Add(-1)
 	r.s.release(r)
+	if r.stream != nil {
+		r.stream.FinishWith(closes, last...)
+		return
+	}
 	r.answer.Finish(closes)
 }
 

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/spindleloop/spindle/internal/http2"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -34,9 +35,11 @@ type server struct {
 	box      *C.SpindleMailbox
 	in       inbox
 	requests slots[*request]
-	pieces   [][]byte // of a response, while records are taken
-	sender   *request // the request that they answer
-	held     int      // the size of box.held
+	pieces   [][]byte    // of a response, while records are taken
+	sender   *request    // the request that they answer
+	fields   [][2]string // of a request on a stream
+	block    []byte      // the encoded head of a response on a stream
+	held     int         // the size of box.held
 	log      *accessLog
 	counters counters
 }
@@ -196,7 +199,12 @@ func (s *server) takeOne(rec *C.SpindleRecord, payload []byte) {
 		s.collect(r, unsafe.Slice((*byte)(unsafe.Pointer(piece.data)), piece.len))
 		return
 	}
-	s.send()
+	var last [][]byte
+	if s.sender == r && r.stream != nil && rec.kind == C.SPINDLE_FINISH {
+		last, s.sender = s.pieces, nil
+	} else {
+		s.send()
+	}
 	switch rec.kind {
 	case C.SPINDLE_FINISH:
 		if r.ws != nil {
@@ -204,7 +212,14 @@ func (s *server) takeOne(rec *C.SpindleRecord, payload []byte) {
 			return
 		}
 		end := (*C.SpindleEnd)(unsafe.Pointer(&payload[0]))
-		r.finish(int(rec.n), int64(end.bytes), rec.flags&C.SPINDLE_CLOSES != 0)
+		r.finish(int(rec.n), int64(end.bytes), rec.flags&C.SPINDLE_CLOSES != 0, last)
+		s.forgetPieces()
+	case C.SPINDLE_HEAD:
+		s.block = appendLines(http2.AppendStatus(s.block[:0], int(rec.n)), payload)
+		r.stream.Respond(s.block, rec.flags&C.SPINDLE_ENDS != 0)
+	case C.SPINDLE_TRAIL:
+		s.block = appendLines(s.block[:0], payload)
+		r.stream.Trail(s.block)
 	case C.SPINDLE_ABORT:
 		r.abort()
 	case C.SPINDLE_CONTINUE:
@@ -236,9 +251,14 @@ func (s *server) collect(r *request, piece []byte) {
 func (s *server) send() {
 	if s.sender != nil {
 		s.sender.write(s.pieces)
-		clear(s.pieces)
-		s.sender, s.pieces = nil, s.pieces[:0]
+		s.sender = nil
+		s.forgetPieces()
 	}
+}
+
+func (s *server) forgetPieces() {
+	clear(s.pieces)
+	s.pieces = s.pieces[:0]
 }
 
 // SpindleFlush does at once what Python has asked for.

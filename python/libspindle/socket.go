@@ -143,28 +143,8 @@ func (s *server) addSocket(so *socket, req *http.Request, client string) {
 		target = req.URL.RequestURI() // it was an absolute URL
 	}
 	path, query, _ := strings.Cut(target, "?")
-	host, port := splitRemote(client)
 	fields, _ := req.Context().Value(deferred.Passed).([][2]string)
-	size := headSize + len(fields)*fieldSize + len(req.Method) + len(path) + len(query) + len(host)
-	for _, f := range fields {
-		size += len(f[0]) + len(f[1])
-	}
-	rec, b := s.in.add(C.SPINDLE_REQUEST, flags, r.slot, size)
-	rec.n = C.uint32_t(len(fields))
-	*(*C.SpindleHead)(unsafe.Pointer(&b[0])) = C.SpindleHead{
-		method: C.uint32_t(len(req.Method)), path: C.uint32_t(len(path)), query: C.uint32_t(len(query)),
-		remote: C.uint32_t(len(host)), port: C.uint32_t(port),
-	}
-	sizes := unsafe.Slice((*C.SpindleField)(unsafe.Pointer(&b[headSize])), len(fields))
-	b = b[headSize+len(fields)*fieldSize:]
-	for _, part := range []string{req.Method, path, query, host} {
-		b = b[copy(b, part):]
-	}
-	for i, f := range fields {
-		sizes[i] = C.SpindleField{name: C.uint32_t(len(f[0])), value: C.uint32_t(len(f[1]))}
-		b = b[copy(b, f[0]):]
-		b = b[copy(b, f[1]):]
-	}
+	s.addHead(r.slot, flags, head{method: req.Method, path: path, query: query, client: client}, fields)
 }
 
 // take does what the app has asked for.

@@ -87,7 +87,12 @@ enum { // what the app may send next
     WS_CLOSED,
 };
 
-enum { FRAME_NONE, FRAME_LENGTH, FRAME_CHUNKS, FRAME_CLOSE };
+enum { // what ends the body of a response
+    FRAME_NONE,   // there is none
+    FRAME_LENGTH, // its length
+    FRAME_CHUNKS, // an empty chunk
+    FRAME_END,    // the end of the connection, or of the stream
+};
 
 struct Exchange {
     PyObject_HEAD
@@ -123,6 +128,7 @@ struct Exchange {
     bool trailers;    // the app will send trailers
     bool dated, named; // the response has a field Date, Server
     bool connected;   // websocket.connect was received
+    bool head_ready;  // on a stream: the head is complete, and Go does not have it
     bool head_waits;  // in server->heads
     bool head_polled; // the loop has polled since
     bool head_alone;  // the head was sent before the body
@@ -151,6 +157,7 @@ void http_send_head(Exchange *x); // before the body
 PyObject *websocket_receive(Exchange *x);
 int websocket_send(Exchange *x, PyObject *message);
 static inline bool is_websocket(Exchange *x) { return x->flags & SPINDLE_WEBSOCKET; }
+static inline bool on_stream(Exchange *x) { return x->flags & SPINDLE_HTTP2; }
 static inline bool is_held(Exchange *x) {
     return x->server->box && !x->released && x->server->box->held[x->slot];
 }
@@ -159,7 +166,7 @@ static inline bool is_held(Exchange *x) {
 int head_start(Exchange *x, PyObject *message);
 int head_fields(Exchange *x, PyObject *headers, bool trailers);
 void head_commit(Exchange *x, Py_ssize_t first, bool more);
-void answer_error(Server *s, uint32_t slot, int status, bool to_head);
+void answer_error(Server *s, uint32_t slot, int status, bool to_head, bool stream);
 int head_append(Exchange *x, const char *data, size_t len);
 int check_field(const char *name, Py_ssize_t n, const char *value, Py_ssize_t m);
 
@@ -180,6 +187,7 @@ typedef struct {
     PyObject *ws_connect, *ws_receive, *ws_disconnect, *ws_accept, *ws_send, *ws_close, *ws_response_start,
         *ws_response_body;
     PyObject *empty; // b""
+    PyObject *version_10, *version_2;
 } AsgiNames;
 extern AsgiNames asgi;
 int asgi_init(PyObject *module);

@@ -105,7 +105,7 @@ void exchange_refuse(Exchange *x, int status) {
     if (x->released || !x->server->box || (x->phase != RESPONSE_NONE && x->phase != RESPONSE_STARTED))
         return;
     server_release(x);
-    answer_error(x->server, x->slot, status, x->to_head);
+    answer_error(x->server, x->slot, status, x->to_head, on_stream(x));
     x->lost = true;
 }
 
@@ -118,7 +118,7 @@ void exchange_fail(Exchange *x, bool failed) {
         return;
     server_release(x);
     if ((x->phase == RESPONSE_NONE || x->phase == RESPONSE_STARTED) && !(x->told && !failed)) {
-        answer_error(s, x->slot, 500, x->to_head);
+        answer_error(s, x->slot, 500, x->to_head, on_stream(x));
         x->status = 500;
     } else {
         server_out(s, SPINDLE_ABORT, 0, x->slot, 0, 0);

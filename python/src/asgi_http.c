@@ -22,7 +22,8 @@ PyObject *http_receive(Exchange *x) {
         bool more = !x->complete;
         if (!more)
             x->delivered = true;
-        else if (!x->released && x->server->box)
+        // The window of a connection is shared by its streams, so the end of a body matters too.
+        if ((more || (on_stream(x) && PyBytes_GET_SIZE(body) > 0)) && !x->released && x->server->box)
             server_out(x->server, SPINDLE_CONSUMED, 0, x->slot, (uint32_t)PyBytes_GET_SIZE(body), 0);
         PyObject *message = request_message(body, more);
         Py_DECREF(body);
@@ -47,6 +48,15 @@ static int unexpected(PyObject *type, const char *expected) {
     return -1;
 }
 
+// pass_head puts the head of a response on a stream into the outbox. ends says that there is no body.
+static void pass_head(Exchange *x, bool ends) {
+    char *to = server_out(x->server, SPINDLE_HEAD, ends ? SPINDLE_ENDS : 0, x->slot, (uint32_t)x->status, x->head_len);
+    if (x->head_len > 0)
+        memcpy(to, x->head, x->head_len);
+    x->head_len = 0;
+    x->head_ready = false;
+}
+
 // write_out puts bytes of the response into the outbox: the head if it was not sent, and a
 // piece of the body. last says that it is the end. The piece is lent if it is a large bytes
 // object; other objects can change before they are sent.
@@ -59,6 +69,10 @@ static void write_out(Exchange *x, const Py_buffer *body, bool last) {
     const char *end = !chunks ? "" : last && !x->trailers ? (len > 0 ? "\r\n0\r\n\r\n" : "0\r\n\r\n") : len > 0 ? "\r\n" : "";
     size_t end_len = strlen(end), before = x->head_len + size_len;
     bool lend = len >= LEND_FROM && PyBytes_CheckExact(body->obj);
+    if (x->head_ready) {
+        pass_head(x, last && len == 0 && !x->trailers);
+        before = 0;
+    }
     if (before + len + end_len == 0)
         return;
     char *to = server_answer(s, x->slot, lend ? before : before + len + end_len);
@@ -127,7 +141,7 @@ static int send_body(Exchange *x, PyObject *message) {
         goto done;
     if (x->phase == RESPONSE_STARTED)
         head_commit(x, body.len, more || x->trailers);
-    if (count_body(x, body.len, more || x->trailers) < 0) {
+    if (count_body(x, body.len, more) < 0) {
         x->head_len = head_len; // the app may try again
         r = -1;
         goto done;
@@ -152,7 +166,7 @@ static int send_trailers(Exchange *x, PyObject *message) {
     PyObject *headers = more < 0 ? NULL : message_get(message, asgi.headers);
     if (more < 0 || (!headers && PyErr_Occurred()))
         return -1;
-    if (x->framing == FRAME_CHUNKS && !x->to_head && x->written >= 0) {
+    if ((x->framing == FRAME_CHUNKS || (on_stream(x) && x->framing != FRAME_NONE)) && !x->to_head) {
         size_t head_len = x->head_len;
         if (headers && head_fields(x, headers, true) < 0) {
             x->head_len = head_len; // the app may try again
@@ -161,7 +175,10 @@ static int send_trailers(Exchange *x, PyObject *message) {
         }
         if (!(x->flags & SPINDLE_TRAILERS))
             x->head_len = head_len; // nothing would read them
-        if (!more) {
+        if (!more && on_stream(x)) {
+            memcpy(server_out(x->server, SPINDLE_TRAIL, 0, x->slot, 0, x->head_len), x->head, x->head_len);
+            x->head_len = 0;
+        } else if (!more) {
             char *to = server_answer(x->server, x->slot, x->head_len + 5);
             memcpy(to, "0\r\n", 3);
             memcpy(to + 3, x->head, x->head_len);
@@ -213,7 +230,7 @@ static int send_path(Exchange *x, PyObject *message) {
     }
     bool chunks = x->framing == FRAME_CHUNKS && !x->to_head, sends = !x->to_head && x->framing != FRAME_NONE && info.st_size > 0;
     if (!x->head_alone)
-        write_out(x, &(Py_buffer){.len = 0}, true);
+        write_out(x, &(Py_buffer){.len = 0}, !sends);
     else if (chunks && sends)
         answer_text(x, "%llx\r\n", (long long)info.st_size);
     if (sends) {
@@ -242,7 +259,7 @@ static int send_hints(Exchange *x, PyObject *message) {
         return -1;
     size_t before = x->phase == RESPONSE_STARTED ? x->head_len : 0;
     x->head_len = before;
-    int r = head_append(x, "HTTP/1.1 103 Early Hints\r\n", 26);
+    int r = on_stream(x) ? 0 : head_append(x, "HTTP/1.1 103 Early Hints\r\n", 26);
     for (Py_ssize_t i = 0; r == 0 && i < PySequence_Fast_GET_SIZE(list); i++) {
         PyObject *link = PySequence_Fast_GET_ITEM(list, i);
         if (!PyBytes_Check(link)) {
@@ -254,12 +271,13 @@ static int send_hints(Exchange *x, PyObject *message) {
             r = -1;
     }
     Py_DECREF(list);
-    if (r < 0 || head_append(x, "\r\n", 2) < 0) {
+    if (r < 0 || (!on_stream(x) && head_append(x, "\r\n", 2) < 0)) {
         x->head_len = before;
         return -1;
     }
     size_t len = x->head_len - before;
-    memcpy(server_answer(x->server, x->slot, len), x->head + before, len);
+    char *to = on_stream(x) ? server_out(x->server, SPINDLE_HEAD, 0, x->slot, 103, len) : server_answer(x->server, x->slot, len);
+    memcpy(to, x->head + before, len);
     x->head_len = before;
     return 0;
 }

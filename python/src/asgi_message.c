@@ -96,7 +96,7 @@ int asgi_init(PyObject *module) {
         {&asgi.ws_receive, "websocket.receive"}, {&asgi.ws_disconnect, "websocket.disconnect"},
         {&asgi.ws_accept, "websocket.accept"}, {&asgi.ws_send, "websocket.send"},
         {&asgi.ws_close, "websocket.close"}, {&asgi.ws_response_start, "websocket.http.response.start"},
-        {&asgi.ws_response_body, "websocket.http.response.body"},
+        {&asgi.ws_response_body, "websocket.http.response.body"}, {&asgi.version_10, "1.0"}, {&asgi.version_2, "2"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!(*all[i].into = PyUnicode_InternFromString(all[i].text)))

@@ -91,6 +91,7 @@ enum { FIELD_WRITE = 0, FIELD_SKIP = 1 };
 // note_field notes what a field says. It returns FIELD_SKIP if the server writes the field
 // itself.
 static int note_field(Exchange *x, const char *name, Py_ssize_t n, const char *value, Py_ssize_t m) {
+    bool lines = !on_stream(x); // a stream has no fields about the connection
     switch (n) {
     case 4:
         x->dated |= is_name(name, n, "date");
@@ -101,13 +102,13 @@ static int note_field(Exchange *x, const char *name, Py_ssize_t n, const char *v
     case 7:
         if (is_name(name, n, "trailer") && !(x->flags & SPINDLE_TRAILERS))
             return FIELD_SKIP; // the trailers are left out
-        break;
+        return lines || !is_name(name, n, "upgrade") ? FIELD_WRITE : FIELD_SKIP;
     case 10:
         if (is_name(name, n, "connection")) {
-            x->closes |= has_token(value, m, "close");
-            return has_token(value, m, "upgrade") ? FIELD_WRITE : FIELD_SKIP;
+            x->closes |= lines && has_token(value, m, "close");
+            return lines && has_token(value, m, "upgrade") ? FIELD_WRITE : FIELD_SKIP;
         }
-        break;
+        return lines || !is_name(name, n, "keep-alive") ? FIELD_WRITE : FIELD_SKIP;
     case 14:
         if (is_name(name, n, "content-length")) {
             if (declare_length(x, value, m) < 0)
@@ -115,6 +116,8 @@ static int note_field(Exchange *x, const char *name, Py_ssize_t n, const char *v
             return FIELD_SKIP;
         }
         break;
+    case 16:
+        return lines || !is_name(name, n, "proxy-connection") ? FIELD_WRITE : FIELD_SKIP;
     case 17:
         if (is_name(name, n, "transfer-encoding")) {
             x->chunked |= has_token(value, m, "chunked");
@@ -209,7 +212,7 @@ int head_start(Exchange *x, PyObject *message) {
     x->named = false;
     char line[80];
     int n = code == 200 ? 17 : snprintf(line, sizeof line, "HTTP/1.1 %d %s\r\n", code, reason_of(code));
-    if (head_append(x, code == 200 ? "HTTP/1.1 200 OK\r\n" : line, n) < 0)
+    if (!on_stream(x) && head_append(x, code == 200 ? "HTTP/1.1 200 OK\r\n" : line, n) < 0)
         return -1;
     PyObject *headers = message_get(message, asgi.headers);
     if (!headers && PyErr_Occurred())
@@ -229,22 +232,25 @@ int head_start(Exchange *x, PyObject *message) {
     return r;
 }
 
-// answer_error answers a request with an error of the server itself, and ends its connection. Go may
+// answer_error answers a request with an error of the server itself, and ends its connection or stream. Go may
 // then give the slot to another request.
-void answer_error(Server *s, uint32_t slot, int status, bool to_head) {
-    char line[128], rest[160];
-    const char *reason = reason_of(status);
+void answer_error(Server *s, uint32_t slot, int status, bool to_head, bool stream) {
+    char line[80], rest[128];
+    const char *reason = reason_of(status), *date = s->dates ? server_date(s) : "";
     size_t body = to_head ? 0 : strlen(reason), name = PyBytes_GET_SIZE(s->name), fields = PyBytes_GET_SIZE(s->fields);
-    size_t n = snprintf(line, sizeof line, "HTTP/1.1 %d %s\r\n%s", status, reason, s->dates ? server_date(s) : "");
-    size_t m = snprintf(rest, sizeof rest,
-                        "content-type: text/plain; charset=utf-8\r\ncontent-length: %zu\r\nconnection: close\r\n\r\n%s",
-                        strlen(reason), to_head ? "" : reason);
-    char *to = server_out(s, SPINDLE_ANSWER, 0, slot, 0, n + name + fields + m);
+    size_t n = stream ? 0 : snprintf(line, sizeof line, "HTTP/1.1 %d %s\r\n", status, reason), dated = strlen(date);
+    size_t m = snprintf(rest, sizeof rest, "content-type: text/plain; charset=utf-8\r\ncontent-length: %zu\r\n%s",
+                        strlen(reason), stream ? "" : "connection: close\r\n\r\n");
+    char *to = server_out(s, stream ? SPINDLE_HEAD : SPINDLE_ANSWER, stream && body == 0 ? SPINDLE_ENDS : 0, slot,
+                          stream ? (uint32_t)status : 0, n + dated + name + fields + m);
     memcpy(to, line, n);
-    memcpy(to + n, PyBytes_AS_STRING(s->name), name);
-    memcpy(to + n + name, PyBytes_AS_STRING(s->fields), fields);
-    memcpy(to + n + name + fields, rest, m);
-    SpindleEnd *end = (SpindleEnd *)server_out(s, SPINDLE_FINISH, SPINDLE_CLOSES, slot, (uint32_t)status, sizeof *end);
+    memcpy(to += n, date, dated);
+    memcpy(to += dated, PyBytes_AS_STRING(s->name), name);
+    memcpy(to += name, PyBytes_AS_STRING(s->fields), fields);
+    memcpy(to + fields, rest, m);
+    if (body > 0)
+        memcpy(server_answer(s, slot, body), reason, body);
+    SpindleEnd *end = (SpindleEnd *)server_out(s, SPINDLE_FINISH, stream ? 0 : SPINDLE_CLOSES, slot, (uint32_t)status, sizeof *end);
     end->bytes = (int64_t)body;
 }
 
@@ -267,13 +273,15 @@ void head_commit(Exchange *x, Py_ssize_t first, bool more) {
     if (bodyless) {
         if (x->status == 204)
             x->declared = -1; // such a response must not have a length
-    } else if (x->declared >= 0 && !x->trailers) {
+    } else if (x->declared >= 0 && (!x->trailers || on_stream(x))) {
         x->framing = FRAME_LENGTH;
     } else if (!more && !x->chunked && !x->trailers && !(x->to_head && first == 0)) {
         x->framing = FRAME_LENGTH;
         x->declared = first;
+    } else if (on_stream(x)) {
+        x->framing = FRAME_END;
     } else if (old) {
-        x->framing = FRAME_CLOSE;
+        x->framing = FRAME_END;
         x->closes = true;
     } else {
         x->framing = FRAME_CHUNKS;
@@ -283,13 +291,12 @@ void head_commit(Exchange *x, Py_ssize_t first, bool more) {
         n += sprintf(text + n, "content-length: %lld\r\n", (long long)x->declared);
     else if (x->framing == FRAME_CHUNKS)
         n += sprintf(text + n, "transfer-encoding: chunked\r\n");
-    if (!(x->flags & SPINDLE_PERSISTS) || !(x->flags & SPINDLE_KEEPALIVE) || x->server->draining || leaves_body(x))
-        x->closes = true;
-    if (x->closes)
-        n += sprintf(text + n, "connection: close\r\n");
-    else if (old)
-        n += sprintf(text + n, "connection: keep-alive\r\n");
-    n += sprintf(text + n, "\r\n");
+    x->head_ready = on_stream(x);
+    if (!on_stream(x)) {
+        if (!(x->flags & SPINDLE_PERSISTS) || !(x->flags & SPINDLE_KEEPALIVE) || x->server->draining || leaves_body(x))
+            x->closes = true;
+        n += sprintf(text + n, "%s\r\n", x->closes ? "connection: close\r\n" : old ? "connection: keep-alive\r\n" : "");
+    }
     if (head_append(x, text, n) < 0) {
         PyErr_Clear();
         x->closes = true;

@@ -225,7 +225,8 @@ PyObject *scope_new(Server *s, const SpindleRecord *r) {
         PyDict_SetItem(scope, asgi.headers, headers) < 0 ||
         set(scope, asgi.client, client_of(remote, head->remote, head->port)) < 0)
         goto failed;
-    if (r->flags & SPINDLE_HTTP10 && set(scope, asgi.http_version, PyUnicode_FromString("1.0")) < 0)
+    if (r->flags & (SPINDLE_HTTP10 | SPINDLE_HTTP2) &&
+        PyDict_SetItem(scope, asgi.http_version, r->flags & SPINDLE_HTTP2 ? asgi.version_2 : asgi.version_10) < 0)
         goto failed;
     if (s->state && set(scope, asgi.state, PyDict_Copy(s->state)) < 0)
         goto failed;

@@ -191,14 +191,15 @@ bool server_runs(Loop *l, PyObject *task) {
 // The inbox.
 
 // refuse answers a request without its app. Go may then give the slot to another one.
-static void refuse(Server *s, uint32_t slot, int status, bool websocket, bool to_head) {
-    if (websocket) {
+static void refuse(Server *s, const SpindleRecord *r, int status, bool to_head) {
+    uint32_t slot = r->slot;
+    if (r->flags & SPINDLE_WEBSOCKET) {
         server_out(s, SPINDLE_DENY, status, slot, 0, 0);
         server_out(s, SPINDLE_DENY_END, 0, slot, 0, 0);
         server_out(s, SPINDLE_FINISH, 0, slot, 0, sizeof(SpindleEnd));
         return;
     }
-    answer_error(s, slot, status, to_head);
+    answer_error(s, slot, status, to_head, r->flags & SPINDLE_HTTP2);
 }
 
 static int grow(Server *s, uint32_t slot) {
@@ -230,7 +231,7 @@ static void begin(Server *s, const SpindleRecord *r) {
     Exchange *x = grow(s, r->slot) == 0 ? exchange_new(s, r) : NULL;
     if (x && s->max_active > 0 && s->active >= s->max_active) {
         add(s, x);
-        refuse(s, r->slot, 503, websocket, x->to_head);
+        refuse(s, r, 503, x->to_head);
         x->released = true;
         x->phase = websocket ? WS_CLOSED : RESPONSE_DONE;
         settle(x, Py_None);
@@ -242,7 +243,7 @@ static void begin(Server *s, const SpindleRecord *r) {
         PyErr_WriteUnraisable((PyObject *)s);
         bool to_head = x && x->to_head;
         Py_XDECREF(x);
-        refuse(s, r->slot, 500, websocket, to_head);
+        refuse(s, r, 500, to_head);
         return;
     }
     add(s, x);

@@ -64,6 +64,9 @@ def parser():
     group.add_argument("--timeout-graceful-shutdown", type=float, metavar="SECONDS",
                        help="for requests under way at the end; then they are cancelled (no limit)")
     group = p.add_argument_group("protocol")
+    group.add_argument("--http", choices=CHOICES["http"],
+                       help="HTTP/1.1, HTTP/2, or both: by ALPN with TLS, without by what the client begins with (auto)")
+    group.add_argument("--http2-max-concurrent-streams", type=int, metavar="N", help="requests of a connection at a time (250)")
     group.add_argument("--ssl-certfile", metavar="FILE")
     group.add_argument("--ssl-keyfile", metavar="FILE")
     group.add_argument("--ssl-keyfile-password", metavar="TEXT", help="better as SPINDLE_SSL_KEYFILE_PASSWORD: other users see arguments")
@@ -203,6 +206,8 @@ def from_pyproject(p):
         name = PLURALS.get(key.replace("-", "_"), key.replace("-", "_"))
         if name not in known:
             p.error(f"pyproject.toml: tool.spindle.server has no option {key!r}")
+        if known[name].choices and type(value) is int:
+            value = str(value)  # http = 2
         if not fits(known[name], value):
             p.error(f"pyproject.toml: {key} = {value!r}: not a value for this option")
         values[name] = value

@@ -13,13 +13,14 @@ FOREVER = 1e9  # seconds; more than Go's times can have is an error there
 RANGES = {
     "port": (0, 65535), "fd": (0, COUNT), "backlog": (1, COUNT), "workers": (1, 1024), "wsgi_threads": (1, COUNT),
     "limit_concurrency": (0, COUNT), "limit_max_requests": (0, COUNT), "limit_max_requests_jitter": (0, COUNT),
-    "limit_connections": (0, COUNT), "limit_header_size": (0, COUNT), "limit_header_fields": (0, COUNT),
+    "limit_connections": (0, COUNT), "http2_max_concurrent_streams": (1, COUNT), "limit_header_size": (0, COUNT), "limit_header_fields": (0, COUNT),
     "limit_request_line": (0, COUNT), "limit_body_size": (0, SIZE), "limit_memory": (1, COUNT), "ws_max_size": (0, SIZE), "ssl_cert_reqs": (0, 2),
     "timeout_worker_healthcheck": (0.1, FOREVER), "reload_delay": (0, FOREVER),
     **dict.fromkeys(("timeout_keep_alive", "timeout_header", "timeout_body", "timeout_write", "timeout_graceful_shutdown",
                      "ws_ping_interval", "ws_ping_timeout"), (0, FOREVER)),
 }
 CHOICES = {
+    "http": ("auto", "1", "2"),
     "interface": ("auto", "asgi3", "asgi2", "wsgi"),
     "lifespan": ("auto", "on", "off"),
     "log_level": ("critical", "error", "warning", "info", "debug", "trace"),
@@ -86,6 +87,8 @@ class Config:
     timeout_graceful_shutdown: float | None = None  #: for requests under way when the server stops
     timeout_worker_healthcheck: float | None = None  #: for a worker that blocks its loop, before it is killed and replaced
 
+    http: str = "auto"  #: auto, 1 or 2: HTTP/1.1 and HTTP/2, or only one of them
+    http2_max_concurrent_streams: int = 250  #: requests of a connection that are answered at a time
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
     ssl_keyfile_password: str | None = None
@@ -190,6 +193,8 @@ class Config:
 
         return {
             "fds": fds,
+            "http": self.http,
+            "max_streams": self.http2_max_concurrent_streams,
             "cert_file": self.ssl_certfile or "",
             "key_file": self.ssl_keyfile or "",
             "key_password": self.ssl_keyfile_password or "",
