@@ -13,9 +13,10 @@ pyapp with the server itself, in requests per second. The servers take turns wit
 figure is the median of the rounds, and a ratio the median of the ratios in the same round, in bold if it is below 1.
 
 The others are those of server_commands.py that are installed: uvicorn, Granian (ASGI and RSGI), Hypercorn, Robyn, socketify
-and fastpysgi. RSGI and Robyn run apps of their own kind, so they take part in "plaintext" only.
+and fastpysgi. RSGI and Robyn run apps of their own kind, so they take part in "plaintext" only. "http2" is "plaintext" by h2load with
+32 connections of 16 streams, without TLS, for the servers that speak HTTP/2.
 
-Needs wrk, Go, starlette, fastapi and flask:
+Needs wrk, h2load, Go, starlette, fastapi and flask:
 
     pip install 'uvicorn[standard]' granian hypercorn robyn socketify fastpysgi starlette fastapi flask
 """
@@ -52,14 +53,15 @@ UVICORN_WS = ("websockets", "websockets-sansio", "wsproto")
 class Case:
     """What is measured, and what the figures should be at least."""
 
-    def __init__(self, title, app, path="/", script="", wsgi=False, goals=()):
-        self.title, self.name, self.path, self.script, self.wsgi = title, app, path, script, wsgi
+    def __init__(self, title, app, path="/", script="", wsgi=False, http2=False, goals=()):
+        self.title, self.name, self.path, self.script, self.wsgi, self.http2 = title, app, path, script, wsgi, http2
         self.app = "server_apps:" + app
         self.goals = dict(goals)
 
 
 CASES = {
     "plaintext": Case("plaintext", "plaintext", goals={"uvicorn": 2.5, "granian": 1.2}),
+    "http2": Case("plaintext, HTTP/2", "plaintext", http2=True, goals={"granian": 1.5, "hypercorn": 5.0}),
     "starlette": Case("Starlette, JSON", "starlette", "/json", goals={"uvicorn": 1.8}),
     "fastapi": Case("FastAPI, Pydantic body", "fastapi", "/items", JSON, goals={"uvicorn": 1.3}),
     "echo10k": Case("10 KB POST, echoed", "echo", script=POST, goals={"uvicorn": 1.5}),
@@ -184,6 +186,8 @@ def per_cpu_second(name, case, args):
         before = cpu(pid)
         if name == "websocket":
             count = server_load.websocket(int(port), args.connections, 64, seconds)
+        elif case.http2:
+            count = server_load.h2load(port, case.path, seconds)
         else:
             count = wrk(port, case, seconds, args.connections).requests
         return count / (cpu(pid) - before)

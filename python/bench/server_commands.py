@@ -4,6 +4,8 @@ import importlib.util
 import os
 import sys
 
+HTTP2 = ("spindle", "granian", "granian-rsgi", "hypercorn")  # those that speak it without TLS
+
 # The package of each server.
 PACKAGES = {"spindle": "spindle", "uvicorn": "uvicorn", "granian": "granian", "granian-rsgi": "granian", "hypercorn": "hypercorn",
             "robyn": "robyn", "socketify": "socketify", "fastpysgi": "fastpysgi"}
@@ -19,6 +21,8 @@ def command(server, case, port, workers=1):
     A server of uvicorn may name its WebSocket protocol: uvicorn/wsproto.
     """
     server, _, ws = server.partition("/")
+    if case.http2 and server not in HTTP2:
+        return None
     return COMMANDS[server](case, port, str(workers), ws)
 
 

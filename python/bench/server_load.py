@@ -1,8 +1,20 @@
-"""Load for the WebSocket case of server.py."""
+"""Load for the cases of server.py that wrk cannot make."""
 
 import os
+import re
 import socket
+import subprocess
 import time
+
+
+def h2load(port, path, seconds):
+    """Return how many requests by HTTP/2 were answered: 32 connections, 16 requests at a time on each."""
+    text = subprocess.run(["h2load", "-c32", "-m16", f"-D{seconds}", f"http://127.0.0.1:{port}{path}"],
+                          capture_output=True, text=True, check=True).stdout
+    found = re.search(r"requests: \d+ total, .* (\d+) succeeded, (\d+) failed", text)
+    if int(found[2]) > 0 or int(found[1]) == 0:
+        raise ConnectionError(text)
+    return int(found[1])
 
 
 def frame(message):
