@@ -288,9 +288,10 @@ def test_reset_by_the_client(serve, connect, errors, capfd):
 
 
 def test_lost_connection_ends_all_streams(serve, connect, errors):
-    ended = []
+    arrived, ended = [], []
 
     async def app(scope, receive, send):
+        arrived.append(1)
         while (await receive())["type"] != "http.disconnect":
             pass
         ended.append(scope["path"])
@@ -300,6 +301,7 @@ def test_lost_connection_ends_all_streams(serve, connect, errors):
     for i in range(20):
         client.request(f"/{i}")
     client.request("/upload", method="POST", end=False)
+    wait_until(lambda: len(arrived) == 21)
     client.close()
     wait_until(lambda: len(ended) == 21 and server.server._core.active == 0)
     assert errors() == []
