@@ -12,7 +12,7 @@ import (
 )
 
 // streamDeferral is a deferral on a stream of HTTP/2. It counts as a handler of the connection
-// until it is finished or aborted, also when its stream was reset. Loop goroutine only.
+// until it is finished or aborted, even when its stream was reset. Loop goroutine only.
 type streamDeferral struct {
 	h2Stream
 	handler  deferred.Handler // nil when nothing more is reported
