@@ -9,9 +9,12 @@ require (
 	github.com/gorilla/websocket v1.5.3
 	github.com/lesismal/nbio v1.6.8
 	github.com/panjf2000/gnet/v2 v2.9.7
+	github.com/spindleloop/spindle/web/webgrpc v0.0.0
 	github.com/tidwall/evio v1.0.8
 	github.com/xtaci/gaio v1.2.22
 	golang.org/x/sys v0.49.0
+	google.golang.org/grpc v1.80.0
+	google.golang.org/protobuf v1.36.11
 )
 
 require (
@@ -22,8 +25,10 @@ require (
 	github.com/klauspost/compress v1.18.1 // indirect
 	github.com/lesismal/llib v1.2.2 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
-	golang.org/x/crypto v0.46.0 // indirect
-	golang.org/x/net v0.48.0 // indirect
+	golang.org/x/crypto v0.47.0 // indirect
+	golang.org/x/net v0.49.0 // indirect
+	golang.org/x/text v0.33.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260120221211-b8f7ae30c516 // indirect
 )
 
 require (
@@ -36,8 +41,10 @@ require (
 	github.com/valyala/fasthttp v1.68.0
 	go.uber.org/multierr v1.11.0 // indirect
 	go.uber.org/zap v1.27.0 // indirect
-	golang.org/x/sync v0.11.0 // indirect
+	golang.org/x/sync v0.19.0 // indirect
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
 )
 
 replace github.com/spindleloop/spindle => ../
+
+replace github.com/spindleloop/spindle/web/webgrpc => ../web/webgrpc

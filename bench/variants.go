@@ -3,11 +3,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/spindleloop/spindle/bench/peers/rust"
 )
 
 // A variant is one server to measure. To compare another one, add a row.
@@ -54,6 +57,9 @@ var variants = withVersions([]variant{
 	webServer("spindle-goroutine"),
 	webServer("nethttp"),
 	webServer("fasthttp"),
+	rustServer("hyper"),
+	rustServer("axum"),
+	rustServer("may_minihttp"),
 	wsServer("spindle-socket"),
 	wsServer("spindle-conn"),
 	wsServer("gorilla"),
@@ -136,6 +142,17 @@ func goPeer(name string) variant {
 		return func(addr string, bufferBytes int) []string {
 			return []string{self, "serve", "--addr", addr, "--buffer", strconv.Itoa(bufferBytes), name}
 		}, nil
+	}}
+}
+
+// rustServer returns the row of an HTTP server in Rust.
+func rustServer(name string) variant {
+	return variant{name: name, speaks: inHTTP, prepare: func(*builder) (command, error) {
+		binary, err := rust.Build()
+		if errors.Is(err, rust.ErrNotInstalled) {
+			return nil, notInstalled(err.Error())
+		}
+		return func(addr string, _ int) []string { return hostPort([]string{binary, name}, addr) }, err
 	}}
 }
 

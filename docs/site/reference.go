@@ -19,7 +19,7 @@ const module = "github.com/spindleloop/spindle"
 
 // packages are the public packages, in the order of the navigation.
 var packages = []string{
-	".", "loop", "cosync", "stream", "files", "proc", "transport", "web", "ws", "relay",
+	".", "loop", "cosync", "stream", "files", "proc", "transport", "web", "web/webgrpc", "ws", "relay",
 	"relay/nats", "relay/process", "relay/relaytest", "pyapp", "inspect", "inspect/otel", "sim",
 }
 

@@ -61,5 +61,6 @@ var library = map[string]bool{
 	"stream":                 true,
 	"transport":              true,
 	"web":                    true,
+	"web/webgrpc":            true,
 	"ws":                     true,
 }

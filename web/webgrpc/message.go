@@ -1,0 +1,147 @@
+package webgrpc
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+)
+
+// prefixSize is the size of what precedes a message: whether it is compressed, and its length.
+const prefixSize = 5
+
+// receive returns the next message, decompressed. It returns io.EOF after the last one, and
+// otherwise an error with a status.
+func (c *call) receive() ([]byte, error) {
+	var prefix [prefixSize]byte
+	if _, err := io.ReadFull(c.r.Body, prefix[:]); err != nil {
+		return nil, c.cut(err, io.EOF)
+	}
+	limit := c.server.maxReceive()
+	size := binary.BigEndian.Uint32(prefix[1:])
+	if uint64(size) > uint64(limit) {
+		return nil, status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", size, limit)
+	}
+	data, err := c.readMessage(int(size))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case prefix[0] == 0:
+		return data, nil
+	case prefix[0] != 1:
+		return nil, status.Errorf(codes.Internal, "grpc: received unexpected payload format %d", prefix[0])
+	case c.decompressor == nil:
+		return nil, status.Error(codes.Internal, "grpc: compressed flag set with identity or empty encoding")
+	}
+	return c.decompress(data, limit)
+}
+
+// trusted is how much is allocated for a message before its bytes have come: the length is
+// only what the client says.
+const trusted = 64 << 10
+
+func (c *call) readMessage(size int) ([]byte, error) {
+	data := make([]byte, min(size, trusted))
+	for n := 0; ; {
+		if _, err := io.ReadFull(c.r.Body, data[n:]); err != nil {
+			return nil, c.cut(err, io.ErrUnexpectedEOF)
+		}
+		if n = len(data); n == size {
+			return data, nil
+		}
+		data = append(data, make([]byte, min(size-n, n))...)
+	}
+}
+
+// cut returns the error for a body that ended with err. At the place of a message's beginning
+// the end is io.EOF.
+func (c *call) cut(err, end error) error {
+	switch {
+	case errors.Is(err, io.EOF) && end == io.EOF:
+		return io.EOF
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return status.Error(codes.Internal, io.ErrUnexpectedEOF.Error())
+	}
+	return c.lost(err)
+}
+
+func (c *call) decompress(data []byte, limit int) ([]byte, error) {
+	from, err := c.decompressor.Decompress(bytes.NewReader(data))
+	if err != nil {
+		return nil, status.Errorf(codes.Internal, "grpc: failed to decompress the message: %v", err)
+	}
+	out, err := io.ReadAll(io.LimitReader(from, int64(limit)+1))
+	switch {
+	case err != nil:
+		return nil, status.Errorf(codes.Internal, "grpc: failed to read decompressed data: %v", err)
+	case len(out) > limit:
+		return nil, status.Errorf(codes.ResourceExhausted, "grpc: received message after decompression larger than max %d", limit)
+	}
+	return out, nil
+}
+
+func (c *call) decode(data []byte, v any) error {
+	if err := c.codec.Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, v); err != nil {
+		return status.Errorf(codes.Internal, "grpc: error unmarshalling request: %v", err)
+	}
+	return nil
+}
+
+// send writes a message, after the header if it is the first one.
+func (c *call) send(v any) error {
+	var data mem.BufferSlice
+	if v != nil {
+		var err error
+		if data, err = c.codec.Marshal(v); err != nil {
+			return status.Errorf(codes.Internal, "grpc: error while marshaling: %v", err)
+		}
+		defer data.Free()
+	}
+	size := data.Len()
+	if uint64(size) > math.MaxUint32 {
+		return status.Errorf(codes.ResourceExhausted, "grpc: message too large (%d bytes)", size)
+	}
+	if c.compressor != nil && size > 0 {
+		return c.sendCompressed(data)
+	}
+	c.writeHeader()
+	return c.write(0, size, data)
+}
+
+func (c *call) sendCompressed(data mem.BufferSlice) error {
+	var out bytes.Buffer
+	to, err := c.compressor.Compress(&out)
+	for i := 0; err == nil && i < len(data); i++ {
+		_, err = to.Write(data[i].ReadOnlyData())
+	}
+	if err == nil {
+		err = to.Close()
+	}
+	if err != nil {
+		return status.Errorf(codes.Internal, "grpc: error while compressing: %v", err)
+	}
+	c.writeHeader()
+	return c.write(1, out.Len(), mem.BufferSlice{mem.SliceBuffer(out.Bytes())})
+}
+
+// write writes a message of size bytes.
+func (c *call) write(flag byte, size int, data mem.BufferSlice) error {
+	var prefix [prefixSize]byte
+	prefix[0] = flag
+	binary.BigEndian.PutUint32(prefix[1:], uint32(size))
+	if _, err := c.w.Write(prefix[:]); err != nil {
+		return c.lost(err)
+	}
+	for _, b := range data {
+		if _, err := c.w.Write(b.ReadOnlyData()); err != nil {
+			return c.lost(err)
+		}
+	}
+	return nil
+}
