@@ -23,18 +23,17 @@ type Caller struct {
 	inbox string // the subject of replies; random, so that no other Caller has it
 	sub   Listener
 
-	local  *Local         // the bus, if it is one; otherwise nil
-	reuses bool           // requests, because the bus does not keep them
+	local  bool           // the bus is a Local
 	epoch  time.Time      // when the Caller was made; deadlines count from here
 	tracer spindle.Tracer // of NewCaller, for calls with contexts that have none; or nil
 
-	recent  atomic.Pointer[plane] // of the loop that called last
-	outside *plane                // of goroutines
+	recent  atomic.Pointer[home] // of the loop that called last
+	outside *home                // of goroutines
 
 	mu     sync.Mutex
-	reg    registry              // guarded by mu, as all below
-	planes map[*loop.Loop]*plane // of the loops that call
-	queued map[*waiter]func()    // calls that wait for space in a queue, and how to end that wait
+	reg    registry             // guarded by mu, as all below
+	homes  map[*loop.Loop]*home // of the loops that call
+	queued map[*waiter]func()   // calls that wait for space in a queue, and how to end that wait
 	draw   *rand.ChaCha8
 	closed bool
 	stats  CallerStats
@@ -64,6 +63,14 @@ type CallerOptions struct {
 
 	// Window is how many items of a stream may be on their way. Zero means 16.
 	Window int
+
+	// Hedge, if it is not zero, is how long a call waits for its reply before it sends the
+	// request again, and again after each further time. So a worker that is frozen or cut off
+	// does not keep its calls: on most buses each copy goes to a worker by chance. The first
+	// reply counts, and the other workers are cancelled. It is for handlers that may run twice for
+	// a call, and should be longer than they usually take. Streams, and subjects that a bus
+	// stores, are sent once.
+	Hedge time.Duration
 }
 
 // WhenFull is what to do if the queue of a subject is full.
@@ -91,6 +98,8 @@ type CallerStats struct {
 	Duplicate uint64 // after another reply
 	Unknown   uint64 // with an ID that was never used
 
+	Hedged uint64 // requests that were sent again; see CallerOptions.Hedge
+
 	CancelsSent uint64
 	CancelsLost uint64 // the bus took no more
 }
@@ -104,7 +113,7 @@ func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
 	if bus == nil {
 		panic("relay: NewCaller: nil bus")
 	}
-	if o.Timeout < 0 || o.MaxWaiters < 0 || o.Window < 0 {
+	if o.Timeout < 0 || o.MaxWaiters < 0 || o.Window < 0 || o.Hedge < 0 {
 		panic("relay: NewCaller with a negative limit")
 	}
 	if o.Timeout == 0 {
@@ -117,15 +126,11 @@ func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
 	if o.Window == 0 {
 		o.Window = 16
 	}
-	c := &Caller{bus: bus, o: o, clock: clockOf(ctx), planes: map[*loop.Loop]*plane{}, draw: seeded(ctx), tracer: spindle.TracerOf(ctx)}
+	c := &Caller{bus: bus, o: o, clock: clockOf(ctx), homes: map[*loop.Loop]*home{}, draw: seeded(ctx), tracer: spindle.TracerOf(ctx)}
 	c.epoch = c.clock.now()
-	c.local, _ = bus.(*Local)
-	c.inbox, c.outside = "_inbox."+drawName(c.draw), c.newPlane(nil)
-	listen := bus.Listen
-	if b := repliesOf(bus); b != nil {
-		listen, c.reuses = b.Listen, true
-	}
-	sub, err := listen(ctx, c.inbox, c.deliver)
+	_, c.local = bus.(*Local)
+	c.inbox, c.outside = "_inbox."+drawName(c.draw), c.newHome(nil)
+	sub, err := bus.Listen(ctx, c.inbox, c.deliver)
 	if err != nil {
 		return nil, fmt.Errorf("relay: NewCaller: %w", err)
 	}
@@ -159,7 +164,7 @@ func (c *Caller) Call(ctx context.Context, subject string, body []byte) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	reply := w.body
+	reply := w.reply.Body
 	w.release()
 	return reply, nil
 }
@@ -185,9 +190,6 @@ func (c *Caller) whole(ctx context.Context, e Envelope) (*Envelope, error) {
 		return nil, err
 	}
 	reply := w.reply
-	if reply == nil {
-		reply = &Envelope{Kind: KindReply, Trace: w.req.Trace, ID: w.req.ID, Token: w.req.Token, Subject: c.inbox, Body: w.body}
-	}
 	w.release()
 	return reply, nil
 }
@@ -202,7 +204,7 @@ func (c *Caller) do(ctx context.Context, e *Envelope) (w *waiter, err error) {
 	if w, err = c.begin(ctx, e, false); err != nil {
 		return nil, err
 	}
-	if err := w.wait(ctx); err != nil && c.end(w, canceled) {
+	if err := c.await(ctx, w); err != nil && c.end(w, canceled) {
 		w.release()
 		return nil, err
 	} // otherwise a reply came together with the cancellation, and counts
@@ -215,6 +217,49 @@ func (c *Caller) do(ctx context.Context, e *Envelope) (w *waiter, err error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+// await waits for the end of a call.
+func (c *Caller) await(ctx context.Context, w *waiter) error {
+	if c.o.Hedge == 0 {
+		return w.wait(ctx)
+	}
+	for {
+		late, err := moveOnAfter(ctx, c.o.Hedge, w.wait)
+		if !late {
+			c.cancelHedges(w)
+			return err
+		}
+		c.sendAgain(w)
+	}
+}
+
+// sendAgain sends the request of a call that waits once more.
+func (c *Caller) sendAgain(w *waiter) {
+	c.mu.Lock()
+	if w.ended != waiting {
+		c.mu.Unlock()
+		return
+	}
+	c.stats.Hedged++
+	w.hedged = true
+	again := clone(&w.req.Envelope)
+	c.mu.Unlock()
+	if again.Deadline, _ = again.remaining(c.clock.now()); again.Deadline > 0 {
+		_ = c.bus.TryPublish(again) // a bus that takes no more, or stores the request, has the first one
+	}
+}
+
+// cancelHedges cancels the copies of a request that was answered.
+func (c *Caller) cancelHedges(w *waiter) {
+	c.mu.Lock()
+	var e *Envelope
+	if w.hedged && w.ended == replied {
+		w.req.origin.abandoned.Store(true) // for those in the queue of a Local
+		e = c.cancelOf(w)
+	}
+	c.mu.Unlock()
+	c.sendCancel(e)
 }
 
 // begin registers a waiter and publishes the request.
@@ -240,7 +285,6 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	}
 	w, err := c.register(ctx, req)
 	if err != nil {
-		req.release()
 		return nil, err
 	}
 	w.limited = limit == c.o.Timeout && !scoped
@@ -270,7 +314,7 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 func (c *Caller) register(ctx context.Context, req *outgoing) (w *waiter, err error) {
 	p := c.outside
 	if spindle.Current(ctx) != nil {
-		p = c.planeOf(spindle.LoopOf(ctx))
+		p = c.homeOf(spindle.LoopOf(ctx))
 		w = p.newWaiter()
 	}
 	c.mu.Lock()
@@ -295,7 +339,7 @@ func (c *Caller) limit(w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w.ended == waiting {
-		w.plane.limit(w)
+		w.home.limit(w)
 	}
 }
 
@@ -306,7 +350,7 @@ func (c *Caller) conclude(w *waiter, how ending) {
 		w.req.origin.abandoned.Store(true)
 	}
 	if w.listed {
-		w.plane.unlimit(w)
+		w.home.unlimit(w)
 	}
 	c.reg.remove(w.req.ID, how)
 	switch how {
@@ -358,7 +402,7 @@ func (c *Caller) cancelOf(w *waiter) *Envelope {
 		to = last.to
 	}
 	e := &Envelope{Kind: KindCancel, Trace: w.req.Trace, ID: w.req.ID, Token: w.req.Token, Subject: to, ReplyTo: c.inbox, Deadline: w.req.Deadline}
-	if c.local != nil {
+	if c.local {
 		e.from = w.req.from
 	}
 	return e

@@ -4,5 +4,5 @@ package relay
 func (c *Caller) Planes() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.planes)
+	return len(c.homes)
 }

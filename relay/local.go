@@ -190,19 +190,6 @@ func (b *Local) accepted(t *topic, e *Envelope) {
 	}
 }
 
-// reply is TryPublish for a reply that is only a body. It reports false if it cannot send it.
-func (b *Local) reply(to *Caller, id, token uint64, body []byte) bool {
-	if len(body) > b.o.MaxBody || b.closed.Load() {
-		return false
-	}
-	b.published.Add(1) // before the call returns
-	if !to.deliverBody(id, token, body) {
-		b.published.Add(^uint64(0))
-		return false
-	}
-	return true
-}
-
 // change replaces the topic of a subject.
 func (b *Local) change(subject string, fn func(t *topic)) error {
 	if err := CheckSubject(subject); err != nil {

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -20,28 +19,11 @@ type outgoing struct {
 	origin origin
 }
 
-// spareRequests are requests that are not in use.
-var spareRequests = sync.Pool{New: func() any { return &outgoing{} }}
-
 // newRequest returns a request with the deadline of a call that begins now.
 func (c *Caller) newRequest(now time.Time, limit time.Duration) *outgoing {
-	var r *outgoing
-	if c.reuses {
-		r = spareRequests.Get().(*outgoing)
-	} else {
-		r = &outgoing{}
-	}
-	r.origin.c, r.origin.deadline = c, now.Sub(c.epoch)+limit
+	r := &outgoing{origin: origin{c: c, deadline: now.Sub(c.epoch) + limit}}
 	r.Deadline, r.from = limit, &r.origin
 	return r
-}
-
-// release takes back the request of a call that has ended.
-func (r *outgoing) release() {
-	if r.origin.c.reuses {
-		*r = outgoing{}
-		spareRequests.Put(r)
-	}
 }
 
 // due returns the deadline on the clock of this machine. It is zero if only Deadline counts.
@@ -61,5 +43,5 @@ func (e *Envelope) isAbandoned() bool {
 // isLocal reports whether the sender and a receiver use the same Local, where requests keep
 // their origin.
 func (e *Envelope) isLocal(bus Bus) bool {
-	return e.from != nil && e.from.c.local != nil && bus == e.from.c.bus
+	return e.from != nil && e.from.c.local && bus == e.from.c.bus
 }

@@ -11,13 +11,16 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// The functions here are for goroutines, which a simulated run does not have: they use the
-// time and the random numbers of the machine.
+// The functions here are for goroutines, too, which a simulated run does not have: for those they
+// use the time and the random numbers of the machine.
 
 var errLate = errors.New("relay: late")
 
-// moveOnAfter is spindle.MoveOnAfter for goroutines.
+// moveOnAfter is spindle.MoveOnAfter, also for goroutines.
 func moveOnAfter(ctx context.Context, d time.Duration, fn func(context.Context) error) (late bool, err error) {
+	if spindle.Current(ctx) != nil {
+		return spindle.MoveOnAfter(ctx, d, fn)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, d, errLate)
 	defer cancel()
 	if err = fn(ctx); err == errLate {

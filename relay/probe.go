@@ -46,7 +46,7 @@ func (p probed) ProbeCalls(limit int) (calls []probe.Call, waiting int) {
 			left, _ := w.req.remaining(now)
 			calls = append(calls, probe.Call{
 				ID: w.req.ID, Subject: w.req.Subject, Trace: w.req.Trace.ID,
-				Age: w.req.Deadline - left, Left: left, Stream: w.stream, Task: w.plane.l != nil,
+				Age: w.req.Deadline - left, Left: left, Stream: w.stream, Task: w.home.l != nil,
 			})
 		}
 	}

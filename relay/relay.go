@@ -38,8 +38,6 @@ package relay
 import (
 	"context"
 	"time"
-
-	"github.com/spindleloop/spindle/relay/internal/replies"
 )
 
 // Bus carries envelopes from publishers to subscribers. NewLocal makes one inside the
@@ -77,22 +75,6 @@ type Bus interface {
 
 	// Close ends all subscriptions.
 	Close() error
-}
-
-// replyBus is a bus on which replies cost less.
-type replyBus = replies.Bus[Envelope, Listener]
-
-// repliesOf returns the functions for replies of a bus. It returns nil if bus has none, or
-// embeds one that has.
-func repliesOf(bus Bus) *replyBus {
-	b, ok := bus.(interface{ Internal() *replyBus })
-	if !ok {
-		return nil
-	}
-	if r := b.Internal(); r != nil && r.Of == any(bus) {
-		return r
-	}
-	return nil
 }
 
 // Listener is a registration of Bus.Listen.

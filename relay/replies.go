@@ -1,6 +1,6 @@
 package relay
 
-// deliver receives replies, from any goroutine. It does not keep e.
+// deliver receives replies, from any goroutine.
 func (c *Caller) deliver(e *Envelope) {
 	c.mu.Lock()
 	w := c.reg.find(e.ID, e.Token)
@@ -18,10 +18,7 @@ func (c *Caller) deliver(e *Envelope) {
 		if e.Kind == KindFailure {
 			w.err = remoteError(w.req.Subject, e)
 		} else {
-			w.body = e.Body
-			if e.Headers != nil { // otherwise Do knows the rest
-				w.reply = clone(e)
-			}
+			w.reply = e
 		}
 		c.conclude(w, replied)
 	}
@@ -47,28 +44,6 @@ func (w *waiter) isOverdue(e *Envelope) bool {
 	}
 	left, _ := w.req.remaining(w.c.clock.now())
 	return left <= 0
-}
-
-// deliverBody receives a reply that is only a body, from any goroutine. It reports false if c
-// is closed, or if the call is a stream. A Local calls it.
-func (c *Caller) deliverBody(id, token uint64, body []byte) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return false
-	}
-	w := c.reg.find(id, token)
-	switch {
-	case w == nil:
-		c.countStray(id)
-		return true
-	case w.stream:
-		return false
-	}
-	w.body = body
-	c.conclude(w, replied)
-	w.wakeIfDue() // the last: a call that has ended is not ours any more
-	return true
 }
 
 // countStray counts a reply that belongs to no waiter. The caller holds c.mu.

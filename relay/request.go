@@ -21,17 +21,21 @@ type Request struct {
 	sent   uint32        // items; only the handler
 	items  *kept         // that were sent, if they are kept; only the handler
 	fence  uint64
+	key    callKey // in service.running
 
 	// Guarded by s.mu.
 	allowed uint32  // items that the caller accepts in all
 	credit  *parker // the handler waits for credit
 	gone    bool    // the caller has cancelled the call
-	next    running // in a list of requests
+}
+
+// running is a request with its handler's context.
+type running interface {
+	request() *Request
+	stop() // ends the context; from any goroutine
 }
 
 func (r *Request) request() *Request { return r }
-
-func (r *Request) key() callKey { return keyOf(r.Envelope) }
 
 // SetHeader sets a header of the reply.
 func (r *Request) SetHeader(key, value string) {

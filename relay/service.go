@@ -1,10 +1,13 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,15 +34,14 @@ type service struct {
 	ended             *cosync.Inbox[struct{}] // has a value when the last puller has ended
 	spawn             func()                  // starts a puller
 
-	replies *replyBus // of the bus; nil if it has none
-
 	returned bool // Serve has returned; guarded by the mutex of the Worker
 
 	idle atomic.Int32 // pullers that wait for a request
 
 	mu      sync.Mutex
-	running requests        // guarded by mu, as all below
-	keys    map[string]bool // idempotency keys of requests that run
+	running map[callKey]running // guarded by mu, as all below
+	unnamed uint64              // requests without a call, so far
+	keys    map[string]bool     // idempotency keys of requests that run
 	revoked revocations
 	pullers int
 	failure error // why pullers ended
@@ -51,8 +53,8 @@ type service struct {
 
 func newService(ctx context.Context, bus Bus, subject string, h Handler, o ServeOptions) *service {
 	return &service{
-		bus: bus, replies: repliesOf(bus), subject: subject, inbox: workerPrefix + drawName(seeded(ctx)) + "." + subject, h: h, o: o, clock: clockOf(ctx), values: ctx, tracer: spindle.TracerOf(ctx),
-		ended: cosync.NewInbox[struct{}](1), keys: map[string]bool{},
+		bus: bus, subject: subject, inbox: workerPrefix + drawName(seeded(ctx)) + "." + subject, h: h, o: o, clock: clockOf(ctx), values: ctx, tracer: spindle.TracerOf(ctx),
+		ended: cosync.NewInbox[struct{}](1), running: map[callKey]running{}, keys: map[string]bool{},
 	}
 }
 
@@ -118,20 +120,24 @@ func (s *service) admit(v running) (ok bool, o Outcome) {
 	r.allowed = r.Seq
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A request without a reply address or an ID is not of a Caller, so its key says nothing.
-	twice := r.ReplyTo != "" && r.ID != 0 && s.running.find(r.key()) != nil
+	key := keyOf(r.Envelope)
+	if r.ReplyTo == "" || r.ID == 0 { // not of a Caller, so its key says nothing
+		s.unnamed++
+		key = callKey{id: s.unnamed}
+	}
 	switch {
 	case r.Kind != KindRequest:
 		s.stats.Unknown++
 	case late:
 		s.stats.Expired++
-	case s.revoked.take(r.key()) || r.isAbandoned():
+	case s.revoked.take(key) || r.isAbandoned():
 		s.stats.Revoked++
-	case twice:
+	case s.running[key] != nil:
 		s.stats.Duplicate++
 		return false, Retry // the one that runs may still fail; when it is done, the bus forgets both
 	default:
-		s.running.add(v)
+		s.running[key] = v
+		r.key = key
 		return true, Done
 	}
 	return false, Done
@@ -195,7 +201,7 @@ func (p *handlerPanic) Error() string { return fmt.Sprint(p.value) }
 func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	_, panicked := err.(*handlerPanic)
 	s.mu.Lock()
-	s.running.remove(r)
+	delete(s.running, r.key)
 	s.stats.Finished++
 	if err != nil {
 		s.stats.Failed++
@@ -227,9 +233,6 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	if r.ReplyTo == "" {
 		return Outcome{Err: err}
 	}
-	if err == nil && r.headers == nil && r.Seq == 0 && s.replyWithBody(r, body) {
-		return Done
-	}
 	reply := &Envelope{Kind: KindReply, Trace: r.Trace, ID: r.ID, Token: r.Token, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent, Attempt: r.Attempt, Headers: r.headers, Body: body}
 	if err != nil {
 		code, message := CodeError, err.Error()
@@ -258,16 +261,6 @@ func (s *service) retry(r *Request, err error) (again bool, after time.Duration)
 		return s.o.Retry(r, err)
 	}
 	return errors.Is(err, ErrRetry), 0
-}
-
-// replyWithBody sends the single reply of a call without an envelope: with one, a call in the
-// process allocates half as much again. It reports false if that cannot be done.
-func (s *service) replyWithBody(r *Request, body []byte) bool {
-	// A program may pass on a copy of a request with an address of its own for the reply.
-	if r.isLocal(s.bus) && r.ReplyTo == r.from.c.inbox {
-		return r.from.c.local.reply(r.from.c, r.ID, r.Token, body)
-	}
-	return s.replies != nil && s.replies.Reply(r.ReplyTo, r.ID, r.Token, body) == nil
 }
 
 // settled tells a bus that redelivers what became of a request.
@@ -302,7 +295,7 @@ func (s *service) send(r *Request, e *Envelope) {
 func (s *service) receive(e *Envelope) {
 	key := keyOf(e)
 	s.mu.Lock()
-	v := s.running.find(key)
+	v := s.running[key]
 	var wake *parker
 	switch e.Kind {
 	case KindCancel:
@@ -338,10 +331,9 @@ func (s *service) receive(e *Envelope) {
 // stopAll ends the contexts of all handlers.
 func (s *service) stopAll() {
 	s.mu.Lock()
-	var all []running
-	for v := range s.running.all {
-		all = append(all, v)
-	}
+	all := slices.SortedFunc(maps.Values(s.running), func(a, b running) int { // a simulated run is the same each time
+		return cmp.Or(cmp.Compare(a.request().ID, b.request().ID), cmp.Compare(a.request().Token, b.request().Token))
+	})
 	s.mu.Unlock()
 	for _, v := range all {
 		v.stop()
@@ -359,7 +351,7 @@ func (s *service) counts() WorkerStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.stats
-	st.Running = s.running.n
+	st.Running = len(s.running)
 	return st
 }
 

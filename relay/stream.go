@@ -141,10 +141,10 @@ func (w *waiter) receive(e *Envelope) bool {
 	case e.Kind == KindItem && e.Seq == in.got+1 && len(in.items) < int(w.req.Seq):
 		in.got++
 		in.worker = workerOf(e)
-		in.items = append(in.items, clone(e))
+		in.items = append(in.items, e)
 	case e.Kind == KindReply && e.Seq == in.got:
 		if len(e.Body) > 0 { // most buses do not tell nil from empty
-			in.items = append(in.items, clone(e))
+			in.items = append(in.items, e)
 		}
 		w.c.conclude(w, replied)
 	default: // a gap, or more than allowed

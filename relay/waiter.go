@@ -2,10 +2,8 @@ package relay
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -14,25 +12,23 @@ type waiter struct {
 	parker // of the task or goroutine that waits, while parked
 	c      *Caller
 	req    *outgoing
-	plane  *plane // of the caller
+	home   *home  // of the caller
 	alarm  *alarm // nil unless the call has a deadline of its own
 
 	// Guarded by c.mu.
-	reply        *Envelope // nil if the reply has only a body
-	body         []byte    // of the reply
+	reply        *Envelope
 	err          error
 	in           *incoming // of a stream; nil until something has come
 	next         *waiter   // in the list of spare waiters, or of those to be woken
-	older, newer *waiter   // in the plane's list of deadlines
+	older, newer *waiter   // in the home's list of deadlines
 	ended        ending
-	parked       bool        // a task or goroutine waits
-	here         bool        // it does so by WaitHere
-	woken        atomic.Bool // the wait by WaitHere has ended; set under c.mu
-	listed       bool        // in the plane's list of deadlines
+	parked       bool // a task or goroutine waits
+	listed       bool // in the home's list of deadlines
 
 	// Set when the call begins. They are here to save space.
 	stream  bool
-	limited bool // by the plane's list of deadlines
+	limited bool // by the home's list of deadlines
+	hedged  bool // the request was sent again; only the task or goroutine that calls
 }
 
 // alarm is a timer for the deadline of one call.
@@ -43,26 +39,25 @@ type alarm struct {
 
 // newWaiter returns a waiter that is not in use. In a task it is called on the loop;
 // otherwise the caller holds c.mu.
-func (p *plane) newWaiter() *waiter {
+func (p *home) newWaiter() *waiter {
 	w := p.spare
 	if w == nil {
-		return &waiter{c: p.c, plane: p}
+		return &waiter{c: p.c, home: p}
 	}
 	p.spare, w.next = w.next, nil
 	p.spares--
 	return w
 }
 
-// keepWaiters is how many waiters a plane keeps for later calls.
+// keepWaiters is how many waiters a home keeps for later calls.
 const keepWaiters = 1024
 
 // release takes back the waiter of a call that has ended.
 func (w *waiter) release() {
-	p := w.plane
+	p := w.home
 	if !w.stopAlarm() {
 		return
 	}
-	w.req.release()
 	if p.l == nil {
 		p.c.mu.Lock()
 		defer p.c.mu.Unlock()
@@ -70,17 +65,17 @@ func (w *waiter) release() {
 	if p.spares == keepWaiters {
 		return
 	}
-	w.req, w.reply, w.body, w.err, w.in = nil, nil, nil, nil, nil
-	w.ended, w.stream = waiting, false
+	w.req, w.reply, w.err, w.in = nil, nil, nil, nil
+	w.ended, w.stream, w.hedged = waiting, false, false
 	w.next, p.spare = p.spare, w
 	p.spares++
 }
 
-// setAlarm ends the call at its deadline, unless it is in the plane's list.
+// setAlarm ends the call at its deadline, unless it is in the home's list.
 func (w *waiter) setAlarm(in time.Duration) {
 	w.alarm = &alarm{}
-	if w.plane.l != nil {
-		w.alarm.onLoop = w.plane.l.CallLater(in, w.timeout)
+	if w.home.l != nil {
+		w.alarm.onLoop = w.home.l.CallLater(in, w.timeout)
 	} else {
 		w.alarm.timer = after(in, w.timeout)
 	}
@@ -96,7 +91,7 @@ func (w *waiter) stopAlarm() bool {
 		return true
 	case a.timer != nil:
 		return a.timer.Stop()
-	case w.plane.l.Owns():
+	case w.home.l.Owns():
 		a.onLoop.Cancel()
 		return true
 	}
@@ -109,8 +104,7 @@ func (w *waiter) wait(ctx context.Context) error {
 	if err := w.prepare(ctx, "Call"); err != nil {
 		return err
 	}
-	here := w.l != nil && coro.Waker(w.waker).CanWaitHere(ctx)
-	if !w.park(here) || here && w.waitHere() {
+	if !w.park() {
 		w.pass()
 		return nil
 	}
@@ -121,31 +115,13 @@ func (w *waiter) wait(ctx context.Context) error {
 }
 
 // park reports whether there is nothing to read, and the caller has to wait.
-func (w *waiter) park(here bool) bool {
+func (w *waiter) park() bool {
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
-	if w.parked = !w.ready(); w.parked {
-		w.here = here
-		if w.limited && !w.listed {
-			w.plane.limit(w)
-		}
+	if w.parked = !w.ready(); w.parked && w.limited && !w.listed {
+		w.home.limit(w)
 	}
 	return w.parked
-}
-
-// waitHere waits without a switch to the loop, which has nothing else to do. It reports
-// false if there is still nothing to read, and the task must park.
-func (w *waiter) waitHere() bool {
-	w.l.Internal().WaitHere()
-	if w.woken.Load() {
-		w.woken.Store(false)
-		return true
-	}
-	w.c.mu.Lock()
-	defer w.c.mu.Unlock()
-	w.here = false
-	w.woken.Store(false)
-	return !w.parked
 }
 
 // ready reports whether there is something to read. The caller holds c.mu.

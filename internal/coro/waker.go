@@ -65,14 +65,6 @@ func (c *Coro) passControl() {
 	c.Yield()
 }
 
-// CanWaitHere reports whether the caller may wait by loopcore.Loop.WaitHere before it
-// parks. It must not if the loop has to run first, or if ctx is not the context of the
-// task: its end would not be noticed.
-func (w Waker) CanWaitHere(ctx context.Context) bool {
-	c := w.c
-	return c.s.nested == 0 && c.s.meter == nil && c.ctx == ctx && c.s.loop.CanWaitHere()
-}
-
 // Waiting reports whether the wait is under way.
 func (w Waker) Waiting() bool { return w.c.state == Waiting && w.c.seq == w.seq }
 

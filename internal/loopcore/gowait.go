@@ -45,7 +45,6 @@ const (
 	goWaitWorth  = 250 * time.Microsecond // a wait that takes longer was not worth it
 	goWaitMisses = 12                     // the loop skips at most two to the power of this
 	goWaitKeep   = 3                      // with more misses in a row, the notifications end
-	goWaitSample = 8                      // one of so many waits of WaitHere is measured
 )
 
 // ExpectPost says that a goroutine will probably post very soon. The loop's next wait may
@@ -176,38 +175,6 @@ func (w *goWait) adapt(took time.Duration) {
 		w.end()
 	}
 }
-
-// CanWaitHere reports whether the running task may call WaitHere: the loop has nothing to
-// do. The caller has ruled out a nested start. Here PollEvery is enough, however long
-// callbacks take: events of the kernel and timers end a WaitHere.
-func (c *Loop) CanWaitHere() bool {
-	w := &c.goWait
-	if w.stop == nil || w.misses > 0 || w.unpolled || c.serving == nil || !c.InRun || c.TimersChanged || c.TimersDue ||
-		c.Ready() != 0 || c.SincePoll >= PollEvery || c.config.Observed || c.Phases != nil ||
-		c.inbox.waiting.Load() || w.arrived.Load() {
-		return false
-	}
-	w.forget()
-	return true
-}
-
-// WaitHere waits like WaitInGo, but in the running task, which saves two switches. The
-// task calls CanWaitHere, then arranges for Signal to be called, and calls WaitHere. When
-// that returns, the task looks whether there is what it waits for. If not, something else
-// has happened, and the task must park, so that the loop can run.
-func (c *Loop) WaitHere() {
-	c.SincePoll++
-	if c.SincePoll%goWaitSample != 0 {
-		c.receive()
-		return
-	}
-	began := c.config.Kernel.Mono()
-	c.receive()
-	c.goWait.adapt(c.config.Kernel.Mono() - began)
-}
-
-// Signal ends a wait of WaitHere. Any goroutine may call it.
-func (c *Loop) Signal() { c.goWait.notify() }
 
 // end ends the notifications.
 func (w *goWait) end() {

@@ -14,6 +14,11 @@ import (
 // while it holds the mutex that publishing needs. So tasks can publish without a goroutine
 // between them and the client, and do not block their loop when the server is slow: what the
 // socket does not take is written later.
+//
+// The client has a goroutine of its own that writes what others have published. With a buffer of
+// one byte it calls Write for each message instead, on the goroutine that publishes. A message that
+// comes alone is then written at once, without a switch to another goroutine. Messages that come
+// together are written together.
 type conn struct {
 	net.Conn
 	raw syscall.RawConn
@@ -22,8 +27,9 @@ type conn struct {
 	lost   atomic.Bool  // the client will connect again, with its mutex held
 
 	mu      sync.Mutex
-	pending []byte // guarded by mu, as all below
-	writing bool   // a goroutine is in flush
+	pending []byte    // guarded by mu, as all below
+	writing bool      // a goroutine is in flush
+	last    time.Time // of Write
 	err     error
 	space   sync.Cond
 }
@@ -57,16 +63,25 @@ func (b *Bus) dialing() nats.Option {
 	return func(o *nats.Options) error {
 		if o.CustomDialer == nil && o.InProcessServer == nil {
 			o.CustomDialer = &dialer{net.Dialer{Timeout: o.Timeout}, &b.conn}
+			if o.WriteBufferSize == 0 && !o.Secure { // with TLS, each write is a record
+				o.WriteBufferSize = 1
+			}
 		}
 		return nil
 	}
 }
 
+// together is the time between two messages that are written together.
+const together = 20 * time.Microsecond
+
 // Write writes what the socket takes now, and keeps the rest for flush.
 func (c *conn) Write(p []byte) (n int, err error) {
+	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil && !c.writing {
+	alone := now.Sub(c.last) > together
+	c.last = now
+	if c.err == nil && !c.writing && alone {
 		n, c.err = c.tryWrite(p)
 	}
 	if c.err != nil {
@@ -161,9 +176,12 @@ func (c *conn) await() {
 	}
 }
 
+// fewUnsent is how many bytes may wait for the socket when a task publishes by the client itself.
+const fewUnsent = 64 << 10
+
 // isDirect reports whether a task may publish by the client itself: that does not wait now, and
 // no envelope is before it in the outbox.
 func (b *Bus) isDirect() bool {
 	c := b.conn.Load()
-	return c != nil && !c.lost.Load() && c.unsent.Load() == 0 && b.handing.Load() == 0
+	return c != nil && !c.lost.Load() && c.unsent.Load() < fewUnsent && b.handing.Load() == 0
 }

@@ -15,30 +15,6 @@ func Decode(m *nats.Msg) (*relay.Envelope, error) { return decode(m) }
 // Encode makes m the message of an envelope.
 func Encode(m *nats.Msg, e *relay.Envelope) error { return encode(m, e, false) }
 
-// PumpReads reports whether a pump reads the channel of a subscription.
-func PumpReads(s relay.Subscription) bool {
-	r := &s.(*subscription).reader
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.kind == pump
-}
-
-// Turns returns how many messages calls of Next have read from the channel themselves.
-func Turns(s relay.Subscription) int {
-	r := &s.(*subscription).reader
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.turns
-}
-
-// HasBaton reports whether the baton is in the queue.
-func HasBaton(s relay.Subscription) bool {
-	r := &s.(*subscription).reader
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.baton
-}
-
 // Queued returns how many requests are in the queue.
 func Queued(s relay.Subscription) int { return s.(*subscription).queue.Statistics().Used }
 

@@ -85,31 +85,9 @@ func readsReady(r io.Reader, line []byte) bool {
 	return err == nil && string(line) == "ready\n"
 }
 
-// insistent returns a Caller that makes each call again if it has no reply, as in the guide.
-func insistent(t *testing.T, bus relay.Bus) *relay.Caller {
-	t.Helper()
-	c, err := relay.NewCaller(t.Context(), bus, relay.CallerOptions{
-		Intercept: func(ctx context.Context, e *relay.Envelope, next func(context.Context, *relay.Envelope) (*relay.Envelope, error)) (reply *relay.Envelope, err error) {
-			for range 40 { // longer than the server takes to notice
-				attempt := *e
-				attempt.Deadline = 100 * time.Millisecond
-				if reply, err = next(ctx, &attempt); !errors.Is(err, context.DeadlineExceeded) {
-					break
-				}
-			}
-			return reply, err
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
-}
-
 // TestFrozenWorkerLosesItsCalls: a worker that is stopped gets no calls once the server has
-// noticed that it does not answer, and gets its share again when it continues. A Caller that
-// makes its calls again gets replies meanwhile.
+// noticed that it does not answer, and gets its share again when it continues. A Caller with
+// Hedge gets replies meanwhile.
 func TestFrozenWorkerLosesItsCalls(t *testing.T) {
 	b := start(t, broker.Options{})
 	serve(t, connect(t, b, nats.Options{}), "name", named("test"), relay.ServeOptions{})
@@ -125,12 +103,19 @@ func TestFrozenWorkerLosesItsCalls(t *testing.T) {
 	answers := func() bool { name, _ := ask(); return name == "process" }
 	until(answers)
 
-	again := insistent(t, connect(t, b, nats.Options{}))
+	hedging, err := relay.NewCaller(t.Context(), connect(t, b, nats.Options{}), relay.CallerOptions{Hedge: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hedging.Close()
 	process.Signal(syscall.SIGSTOP)
 	for range 20 {
-		if _, err := again.Call(t.Context(), "name", nil); err != nil {
-			t.Errorf("a call that is made again: %v", err)
+		if _, err := hedging.Call(t.Context(), "name", nil); err != nil {
+			t.Errorf("a call with Hedge: %v", err)
 		}
+	}
+	if hedging.Stats().Hedged == 0 {
+		t.Error("the frozen worker has got no call")
 	}
 	process.Signal(syscall.SIGCONT)
 	until(answers)

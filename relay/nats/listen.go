@@ -15,7 +15,6 @@ type listener struct {
 	sub     *nats.Subscription
 	subject string // of sub
 	deliver func(*relay.Envelope)
-	reused  *relay.Envelope // for every message; nil if each has one of its own
 	drops   drops
 
 	mu    sync.RWMutex // held while deliver runs
@@ -25,11 +24,7 @@ type listener struct {
 // Listen calls deliver for each envelope of a subject, on a goroutine of its own. It
 // returns when the server has the registration.
 func (b *Bus) Listen(ctx context.Context, subject string, deliver func(*relay.Envelope)) (relay.Listener, error) {
-	return b.listen(ctx, subject, &listener{b: b, deliver: deliver})
-}
-
-func (b *Bus) listen(ctx context.Context, subject string, l *listener) (relay.Listener, error) {
-	l.subject = subject
+	l := &listener{b: b, deliver: deliver, subject: subject}
 	if isAddress(subject) {
 		l.subject += ".>"
 	}
@@ -74,11 +69,8 @@ func (b *Bus) register(ctx context.Context, s closer, subject string, subscribe 
 }
 
 func (l *listener) receive(m *nats.Msg) {
-	e := l.reused
-	if e == nil {
-		e = new(relay.Envelope)
-	}
-	if err := decodeTo(e, m); err != nil {
+	e, err := decode(m)
+	if err != nil {
 		l.b.dropped.Add(1)
 		return
 	}

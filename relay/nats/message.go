@@ -218,33 +218,24 @@ func encodeFields(e *relay.Envelope, replyTo string) string {
 
 // decode returns a message as an envelope.
 func decode(m *nats.Msg) (*relay.Envelope, error) {
-	e := new(relay.Envelope)
-	if err := decodeTo(e, m); err != nil {
-		return nil, err
-	}
-	return e, nil
-}
-
-func decodeTo(e *relay.Envelope, m *nats.Msg) error {
-	*e = relay.Envelope{Kind: relay.KindRequest, Attempt: 1, Subject: m.Subject, ReplyTo: m.Reply}
+	e := &relay.Envelope{Kind: relay.KindRequest, Attempt: 1, Subject: m.Subject, ReplyTo: m.Reply}
 	if len(m.Data) > 0 {
 		e.Body = m.Data
 	}
 	switch {
 	case isInbox(m.Subject): // of a worker, the server, or a program without relay
 		if err := parseCall(e, m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]); err != nil {
-			return err
+			return nil, err
 		}
 		e.Kind, e.ReplyTo, e.Attempt = relay.KindReply, "", 0
 		e.Subject, _, _ = cutInbox(m.Subject)
 		if len(m.Data) == 0 && m.Header != nil && m.Header.Get(statusHeader) == noResponders {
 			e.ReplyTo = e.Subject
-			*e = *relay.NewFailure(e, relay.CodeNoResponder, "no worker serves the subject")
-			return nil
+			return relay.NewFailure(e, relay.CodeNoResponder, "no worker serves the subject"), nil
 		}
 	case isInbox(m.Reply):
 		if err := parseReplySubject(e, m.Reply); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	state := ""
@@ -252,7 +243,7 @@ func decodeTo(e *relay.Envelope, m *nats.Msg) error {
 		switch value := values[0]; name {
 		case relayHeader:
 			if err := decodeFields(e, value); err != nil {
-				return err
+				return nil, err
 			}
 		case traceHeader:
 			e.Trace, _ = relay.ParseTrace(value) // one that is malformed is as good as none
@@ -274,7 +265,7 @@ func decodeTo(e *relay.Envelope, m *nats.Msg) error {
 	if e.Kind == relay.KindReply && e.Headers[errorHeader] != "" {
 		e.Kind = relay.KindFailure // of a program without relay
 	}
-	return nil
+	return e, nil
 }
 
 // decodeFields parses the header Relay.

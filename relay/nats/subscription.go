@@ -18,17 +18,14 @@ import (
 const flushTimeout = 5 * time.Second
 
 // subscription is a membership in a queue group of a subject that is not durable. The client
-// of NATS puts messages into a channel; see reader for the way from there to Next.
+// of NATS calls receive on a goroutine of its own, which fills the queue that Next takes from.
 type subscription struct {
-	b        *Bus
-	subject  string
-	sub      *nats.Subscription
-	messages chan *nats.Msg
-	queue    *cosync.Inbox[arrival]
-	closed   atomic.Bool
-	ended    chan struct{} // closed by Close
-	reader   reader
-	drops    drops
+	b       *Bus
+	subject string
+	sub     *nats.Subscription
+	queue   *cosync.Inbox[arrival]
+	closed  atomic.Bool
+	drops   drops
 
 	mu   sync.Mutex
 	late []arrival // that came after Close; guarded by mu
@@ -36,32 +33,23 @@ type subscription struct {
 	why  error     // of the end, if the server has refused the subscription; guarded by mu
 }
 
-// arrival is a request in the queue of a subscription. One without an envelope is the baton of
-// the reader.
+// arrival is a request in the queue of a subscription.
 type arrival struct {
 	e  *relay.Envelope
 	at time.Time
 }
-
-// minMessages is the least capacity of the channel of a subscription. The client drops what
-// does not fit, so there is space for what comes until a pump starts.
-const minMessages = 8192
 
 // Subscribe joins a queue group. It returns when the server has the membership.
 func (b *Bus) Subscribe(ctx context.Context, subject, group string) (relay.Subscription, error) {
 	if d := b.durable(subject); d != nil {
 		return b.consume(ctx, d, subject, group)
 	}
-	s := &subscription{
-		b: b, subject: subject, messages: make(chan *nats.Msg, max(minMessages, 2*b.o.Queue)),
-		queue: cosync.NewInbox[arrival](b.o.Queue + 1), // and the baton
-		ended: make(chan struct{}),
-	}
+	s := &subscription{b: b, subject: subject, queue: cosync.NewInbox[arrival](b.o.Queue)}
 	err := b.register(ctx, s, subject, func() (err error) {
 		if group == "" {
-			s.sub, err = b.nc.ChanSubscribe(subject, s.messages)
+			s.sub, err = b.nc.Subscribe(subject, s.receive)
 		} else {
-			s.sub, err = b.nc.ChanQueueSubscribe(subject, group, s.messages)
+			s.sub, err = b.nc.QueueSubscribe(subject, group, s.receive)
 		}
 		return err
 	})
@@ -100,7 +88,7 @@ func (s *subscription) receive(m *nats.Msg) {
 		return
 	}
 	a := arrival{e, time.Now()}
-	switch err := s.put(a); {
+	switch err := s.queue.TryPut(a); {
 	case err == nil:
 	case errors.Is(err, cosync.ErrClosed):
 		s.hold(a)
@@ -112,38 +100,20 @@ func (s *subscription) receive(m *nats.Msg) {
 	}
 }
 
-// put puts a request into the queue, which has a place more than it takes requests: the baton
-// takes none of theirs.
-func (s *subscription) put(a arrival) error {
-	s.reader.mu.Lock()
-	defer s.reader.mu.Unlock()
-	if !s.reader.baton && s.queue.Statistics().Used >= s.b.o.Queue && !s.closed.Load() {
-		return cosync.ErrWouldBlock
-	}
-	return s.queue.TryPut(a)
-}
-
 // Next waits for an envelope.
 func (s *subscription) Next(ctx context.Context) (relay.Delivery, error) {
-	leads := s.lead(ctx)
-	for !s.closed.Load() {
-		if leads {
-			e, err := s.read(ctx)
-			return relay.Delivery{Envelope: e}, err
-		}
-		a, err := s.queue.Get(ctx)
-		switch {
-		case errors.Is(err, cosync.ErrClosed):
-			return relay.Delivery{}, s.whyEnded()
-		case err != nil:
-			return relay.Delivery{}, err
-		case a.e != nil:
-			a.age()
-			return relay.Delivery{Envelope: a.e}, nil
-		}
-		leads = s.takeBaton() || s.lead(ctx)
+	if s.closed.Load() {
+		return relay.Delivery{}, s.whyEnded() // what is left in the queue is for other members
 	}
-	return relay.Delivery{}, s.whyEnded()
+	a, err := s.queue.Get(ctx)
+	switch {
+	case errors.Is(err, cosync.ErrClosed):
+		return relay.Delivery{}, s.whyEnded()
+	case err != nil:
+		return relay.Delivery{}, err
+	}
+	a.age()
+	return relay.Delivery{Envelope: a.e}, nil
 }
 
 // whyEnded returns the error of Next after Close.
@@ -182,7 +152,6 @@ func (s *subscription) Close() error {
 	if !s.closed.Swap(true) {
 		s.b.forget(s)
 		s.queue.Close()
-		close(s.ended)
 		s.b.background(s.leave) // it waits for the server
 	}
 	return nil
@@ -208,10 +177,13 @@ func (s *subscription) leave() {
 		drained := make(chan struct{})
 		s.sub.SetClosedHandler(func(string) { close(drained) })
 		if s.sub.Drain() == nil { // without a connection there is no membership
-			s.receiveUntil(drained)
+			select {
+			case <-drained:
+			case <-time.After(flushTimeout):
+			}
+			s.countDrops()
 		}
 	}
-	s.receiveRest()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left = true
@@ -223,42 +195,10 @@ func (s *subscription) leave() {
 	}
 }
 
-// receiveUntil receives messages until the subscription has ended.
-func (s *subscription) receiveUntil(drained chan struct{}) {
-	limit := time.After(flushTimeout)
-	for {
-		select {
-		case m := <-s.messages:
-			s.receive(m)
-			s.countDrops()
-		case <-drained:
-			return
-		case <-limit:
-			return
-		}
-	}
-}
-
-// receiveRest receives what is in the channel. It does not wait: a call of Next or a pump that
-// has not seen the end yet may take the last message.
-func (s *subscription) receiveRest() {
-	for {
-		select {
-		case m := <-s.messages:
-			s.receive(m)
-		default:
-			return
-		}
-	}
-}
-
 func (s *subscription) countDrops() { s.drops.count(s.b, s.sub) }
 
 // forward sends a request to the other members of the group.
 func (s *subscription) forward(a arrival) {
-	if a.e == nil {
-		return
-	}
 	a.age()
 	var m nats.Msg
 	err := encode(&m, a.e, false)

@@ -8,9 +8,9 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// plane is a loop with tasks that call, or all goroutines that do. Replies come from other
-// goroutines; plane brings them to the loop, many at a time. It also has the deadlines.
-type plane struct {
+// home is a loop with tasks that call, or all goroutines that do. Replies come from other
+// goroutines; home brings them to the loop, many at a time. It also has the deadlines.
+type home struct {
 	c    *Caller
 	l    *loop.Loop // nil for goroutines
 	take func()     // wakes the tasks; called on the loop
@@ -27,22 +27,22 @@ type plane struct {
 	spares int
 }
 
-func (c *Caller) newPlane(l *loop.Loop) *plane {
-	p := &plane{c: c, l: l}
+func (c *Caller) newHome(l *loop.Loop) *home {
+	p := &home{c: c, l: l}
 	p.take, p.tick = p.wakeAll, p.expireOldest
 	return p
 }
 
-// planeOf returns the plane of a loop. It is called on the loop.
-func (c *Caller) planeOf(l *loop.Loop) *plane {
+// homeOf returns the home of calls on a loop. It is called on the loop.
+func (c *Caller) homeOf(l *loop.Loop) *home {
 	if p := c.recent.Load(); p != nil && p.l == l {
 		return p
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.planes[l]
+	p := c.homes[l]
 	if p == nil {
-		maps.DeleteFunc(c.planes, func(l *loop.Loop, _ *plane) bool {
+		maps.DeleteFunc(c.homes, func(l *loop.Loop, _ *home) bool {
 			select {
 			case <-l.Done():
 				return true
@@ -50,8 +50,8 @@ func (c *Caller) planeOf(l *loop.Loop) *plane {
 				return false
 			}
 		})
-		p = c.newPlane(l)
-		c.planes[l] = p
+		p = c.newHome(l)
+		c.homes[l] = p
 	}
 	c.recent.Store(p)
 	return p
@@ -59,18 +59,13 @@ func (c *Caller) planeOf(l *loop.Loop) *plane {
 
 // wake wakes the waiter's goroutine or task. The caller holds c.mu.
 func (w *waiter) wake() {
-	p, l := w.plane, w.l
+	p, l := w.home, w.l
 	switch {
 	case l == nil:
 		w.signal <- struct{}{}
 		return
 	case l.Owns():
 		w.waker.Wake(nil)
-		return
-	case w.here:
-		w.here = false
-		w.woken.Store(true) // from here on, the task may use w for another call
-		l.Internal().Signal()
 		return
 	case l != p.l: // a stream that is read on another loop than it was opened on
 		w.parker.wake()
@@ -89,7 +84,7 @@ func (w *waiter) wake() {
 }
 
 // wakeAll wakes the tasks with replies.
-func (p *plane) wakeAll() {
+func (p *home) wakeAll() {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	p.scheduled = false
@@ -105,7 +100,7 @@ func (p *plane) wakeAll() {
 // limit makes a call end at its deadline, which is that of the Caller: later than those of
 // calls that began before it. So one timer is enough for all. A call that had to wait before
 // it was sent is put in its place. The caller holds c.mu, on the loop.
-func (p *plane) limit(w *waiter) {
+func (p *home) limit(w *waiter) {
 	before := p.newest
 	for before != nil && before.req.origin.deadline > w.req.origin.deadline {
 		before = before.older
@@ -127,7 +122,7 @@ func (p *plane) limit(w *waiter) {
 }
 
 // unlimit takes a call out of the list of deadlines. The caller holds c.mu.
-func (p *plane) unlimit(w *waiter) {
+func (p *home) unlimit(w *waiter) {
 	if w.older != nil {
 		w.older.newer = w.newer
 	} else {
@@ -143,7 +138,7 @@ func (p *plane) unlimit(w *waiter) {
 
 // tickAt makes tick be called at the deadline of the oldest call. It is called on the loop.
 // The caller holds c.mu.
-func (p *plane) tickAt(now time.Time) {
+func (p *home) tickAt(now time.Time) {
 	p.ticking = true
 	in := p.oldest.req.due().Sub(now)
 	if p.l != nil {
@@ -154,7 +149,7 @@ func (p *plane) tickAt(now time.Time) {
 }
 
 // expireOldest ends the calls that are at their deadlines.
-func (p *plane) expireOldest() {
+func (p *home) expireOldest() {
 	c := p.c
 	now := c.clock.now()
 	c.mu.Lock()

@@ -14,8 +14,8 @@ import (
 	"github.com/spindleloop/spindle/relay/nats/broker"
 )
 
-// TestBlockedHandlerDelaysNoOther: a handler that blocks has read from the subscription. The
-// requests behind it are served by other goroutines.
+// TestBlockedHandlerDelaysNoOther: the requests behind one with a handler that blocks are served by
+// other goroutines.
 func TestBlockedHandlerDelaysNoOther(t *testing.T) {
 	b := start(t, broker.Options{})
 	begun, release := make(chan bool), make(chan bool)
@@ -28,7 +28,7 @@ func TestBlockedHandlerDelaysNoOther(t *testing.T) {
 	}, relay.ServeOptions{Concurrency: 4})
 	c := caller(t, connect(t, b, nats.Options{}))
 	var blocked sync.WaitGroup
-	for range 3 { // each time another goroutine reads
+	for range 3 {
 		blocked.Go(func() {
 			if _, err := c.Call(t.Context(), "mixed", []byte("block")); err != nil {
 				t.Error(err)
@@ -107,7 +107,7 @@ func TestDeadlineInTheQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if d, err := s.Next(t.Context()); err != nil || d.Deadline != time.Hour { // then no call of Next reads
+	if d, err := s.Next(t.Context()); err != nil || d.Deadline <= time.Hour-time.Minute || d.Deadline > time.Hour {
 		t.Errorf("%v, %v", d.Envelope, err)
 	}
 	until(func() bool { return nats.Queued(s) == 2 })
@@ -120,8 +120,7 @@ func TestDeadlineInTheQueue(t *testing.T) {
 	}
 }
 
-// TestNextThatIsCanceled: the call of Next that reads the subscription is cancelled, and
-// another one reads instead.
+// TestNextThatIsCanceled: a call of Next is cancelled, and another one gets the request.
 func TestNextThatIsCanceled(t *testing.T) {
 	bus := connect(t, start(t, broker.Options{}), nats.Options{})
 	s, err := bus.Subscribe(t.Context(), "job", "workers")
@@ -147,78 +146,5 @@ func TestNextThatIsCanceled(t *testing.T) {
 	s.Close()
 	if _, err := s.Next(t.Context()); !errors.Is(err, relay.ErrClosed) {
 		t.Errorf("after Close: %v", err)
-	}
-}
-
-// TestPumpEndsUnderLoad: when Next was away for a moment, a pump reads the subscription. Later
-// calls of Next read it again, although the queue is never empty. Requests stay in order.
-func TestPumpEndsUnderLoad(t *testing.T) {
-	bus := connect(t, start(t, broker.Options{}), nats.Options{})
-	s, err := bus.Subscribe(t.Context(), "load", "workers")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	sent, taken := 0, 0
-	send := func() {
-		if err := bus.Publish(t.Context(), &relay.Envelope{Subject: "load", Body: fmt.Append(nil, sent)}); err != nil {
-			t.Fatal(err)
-		}
-		sent++
-	}
-	take := func() {
-		d, err := s.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(d.Body) != fmt.Sprint(taken) {
-			t.Fatalf("got %s, want %d", d.Body, taken)
-		}
-		taken++
-	}
-	for range 20 {
-		send()
-	}
-	for range 3 {
-		take()
-		until(func() bool { return nats.PumpReads(s) }) // Next is away
-		for before := nats.Turns(s); nats.Turns(s) == before; {
-			send()
-			until(func() bool { return nats.Queued(s) >= 10 || !nats.PumpReads(s) })
-			take()
-		}
-	}
-}
-
-// TestQueueIsServedWhileNextIsAway: when no call of Next gets the baton, a pump reads again, and a
-// baton that is in the queue since then has no effect.
-func TestQueueIsServedWhileNextIsAway(t *testing.T) {
-	bus := connect(t, start(t, broker.Options{}), nats.Options{})
-	s, err := bus.Subscribe(t.Context(), "away", "workers")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	want := 0
-	for round := range 5 {
-		for i := range 10 {
-			if err := bus.Publish(t.Context(), &relay.Envelope{Subject: "away", Body: fmt.Append(nil, 10*round+i)}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for range 10 {
-			d, err := s.Next(t.Context())
-			if err != nil || string(d.Body) != fmt.Sprint(want) {
-				t.Fatalf("got %q, %v, want %d", d.Body, err, want)
-			}
-			want++
-		}
-		// The pump starts, puts the baton into the queue, and starts again.
-		for i := range 2 {
-			until(func() bool { return nats.PumpReads(s) })
-			if i == 0 {
-				until(func() bool { return nats.HasBaton(s) })
-			}
-		}
 	}
 }

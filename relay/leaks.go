@@ -58,7 +58,7 @@ func (w *waiter) info(now time.Time) WaiterInfo {
 	left, _ := w.req.remaining(now)
 	return WaiterInfo{
 		ID: w.req.ID, TraceID: w.req.Trace.id(), Subject: w.req.Subject,
-		Age: w.req.Deadline - left, Deadline: left, Stream: w.stream, Task: w.plane.l != nil,
+		Age: w.req.Deadline - left, Deadline: left, Stream: w.stream, Task: w.home.l != nil,
 	}
 }
 
