@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"time"
 
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/relay"
+	frames "github.com/spindleloop/spindle/relay/frame"
 )
 
 // frame is a frame for a worker: its head, and its body, which may be large and is not copied.
@@ -19,7 +19,7 @@ func newFrame(e *relay.Envelope, body []byte) (frame, error) {
 	if small {
 		e.Body = body
 	}
-	head, err := relay.AppendFrame(nil, e, time.Time{})
+	head, err := frames.Append(nil, e)
 	if err != nil || small {
 		return frame{head: head}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/internal/workerproc"
 	"github.com/spindleloop/spindle/relay"
+	frames "github.com/spindleloop/spindle/relay/frame"
 )
 
 // worker is a process that serves. It speaks HTTP on a Unix socket. Its standard input and
@@ -153,7 +154,7 @@ func (w *worker) read() error {
 }
 
 func (w *worker) readFrame() (*relay.Envelope, error) {
-	return relay.ReadFrame(w.process.Out, w.a.maxCallBytes()+1<<20)
+	return frames.Read(w.process.Out, w.a.maxCallBytes()+1<<20)
 }
 
 // receive passes a frame of the process on.

@@ -9,7 +9,7 @@ import (
 	"github.com/spindleloop/spindle/relay"
 )
 
-// TestHedge: a call whose worker does not answer is sent again, to another worker, and the first
+// TestHedge: a call is sent again, to another worker, if the first does not answer. The first
 // worker is cancelled when there is a reply.
 func TestHedge(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{})

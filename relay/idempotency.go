@@ -3,12 +3,10 @@ package relay
 import (
 	"bytes"
 	"context"
+	"encoding/gob"
 	"errors"
 	"fmt"
-	"io"
-	"math"
 	"sync/atomic"
-	"time"
 )
 
 // handle calls the handler, unless the reply to the request is known.
@@ -77,15 +75,14 @@ func (s *service) keep(ctx context.Context, key string, r *Request, body []byte)
 	if all == nil {
 		all = &kept{}
 	}
-	all.add(&Envelope{Kind: KindReply, Headers: r.headers, Body: body})
+	all.Headers, all.Body = r.headers, body
 	err := error(ErrTooLarge)
-	if !all.tooLarge {
-		err = s.o.Results.Store(ctx, key, all.frames)
+	if all.grow(body) {
+		err = s.o.Results.Store(ctx, key, all.encode())
 	}
 	if errors.Is(err, ErrTooLarge) {
-		all = &kept{}
-		all.add(NewFailure(&Envelope{}, CodeTooLarge, "the request was handled, but its reply is too large to be kept"))
-		err = s.o.Results.Store(ctx, key, all.frames)
+		all = &kept{Failure: "the request was handled, but its reply is too large to be kept"}
+		err = s.o.Results.Store(ctx, key, all.encode())
 	}
 	if errors.Is(err, ErrLostClaim) {
 		return errLost
@@ -93,46 +90,56 @@ func (s *service) keep(ctx context.Context, key string, r *Request, body []byte)
 	return err
 }
 
-// kept is a reply as Results keep it: the frames of the items, and that of the reply.
+// kept is a reply as Results keep it.
 type kept struct {
-	frames   []byte
-	tooLarge bool
+	Items   [][]byte // of a stream
+	Headers map[string]string
+	Body    []byte
+	Failure string // why there is none of them; with CodeTooLarge
+
+	size int // of the items and the body
 }
 
 // mostKept limits what a worker collects of a stream.
 const mostKept = 16 << 20
 
-func (k *kept) add(e *Envelope) {
-	if k.tooLarge {
-		return
-	}
-	frames, err := AppendFrame(k.frames, e, time.Time{})
-	if k.frames = frames; err != nil || len(frames) > mostKept {
-		k.frames, k.tooLarge = nil, true
+// grow counts an item or a body, and reports whether all still fit.
+func (k *kept) grow(by []byte) bool {
+	k.size += len(by)
+	return k.size <= mostKept
+}
+
+func (k *kept) add(item []byte) {
+	if k.grow(item) {
+		k.Items = append(k.Items, item)
 	}
 }
 
+func (k *kept) encode() []byte {
+	var b bytes.Buffer
+	_ = gob.NewEncoder(&b).Encode(k) // of these types it does not fail
+	return b.Bytes()
+}
+
 // replay answers with what was kept. It sends the items again, and returns the body of the reply.
-func (r *Request) replay(ctx context.Context, kept []byte) ([]byte, error) {
-	for frames := bytes.NewReader(kept); ; {
-		e, err := ReadFrame(frames, math.MaxInt)
-		switch {
-		case err == io.EOF:
-			return nil, errors.New("relay: a kept reply has no end")
-		case err != nil:
-			return nil, fmt.Errorf("relay: a kept reply: %w", err)
-		case e.Kind == KindFailure:
-			return nil, &codedError{e.Headers[errorCode], string(e.Body)}
-		case e.Kind == KindReply:
-			r.headers = e.Headers
-			return e.Body, nil
-		case r.Seq == 0:
-			return nil, &codedError{CodeError, "the reply that is kept for the idempotency key is a stream"}
-		}
-		if err := r.Send(ctx, e.Body); err != nil {
+func (r *Request) replay(ctx context.Context, stored []byte) ([]byte, error) {
+	var k kept
+	if err := gob.NewDecoder(bytes.NewReader(stored)).Decode(&k); err != nil {
+		return nil, fmt.Errorf("relay: a kept reply: %w", err)
+	}
+	switch {
+	case k.Failure != "":
+		return nil, &codedError{CodeTooLarge, k.Failure}
+	case len(k.Items) > 0 && r.Seq == 0:
+		return nil, &codedError{CodeError, "the reply that is kept for the idempotency key is a stream"}
+	}
+	for _, item := range k.Items {
+		if err := r.Send(ctx, item); err != nil {
 			return nil, err
 		}
 	}
+	r.headers = k.Headers
+	return k.Body, nil
 }
 
 // Fence returns the fencing token of a request with an IdempotencyKey. It is larger than the

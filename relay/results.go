@@ -7,8 +7,8 @@ import (
 
 // Results keeps the replies of requests with an IdempotencyKey, so that a request that is
 // sent or delivered again is answered without being handled again. Implementations for
-// several machines share their store. A reply is a frame with the body and the headers;
-// implementations need not look into it. The key of a reply is the subject, a space and the
+// several machines share their store. A reply is encoded with its headers, and with the items of
+// a stream; implementations need not look into it. The key of a reply is the subject, a space and the
 // IdempotencyKey of the request. The key alone decides: every client that sends it gets the
 // reply. So keys must be unique among all clients, and hard to guess where clients must not
 // see each other's replies. Methods may be called from any goroutine; with

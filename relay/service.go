@@ -120,19 +120,20 @@ func (s *service) admit(v running) (ok bool, o Outcome) {
 	r.allowed = r.Seq
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := keyOf(r.Envelope)
-	if r.ReplyTo == "" || r.ID == 0 { // not of a Caller, so its key says nothing
+	call := keyOf(r.Envelope)
+	key, twice := call, s.running[call] != nil
+	if r.ID == 0 || r.ReplyTo == "" && twice { // not of a Caller: there may be several
 		s.unnamed++
-		key = callKey{id: s.unnamed}
+		key, twice = callKey{replyTo: " ", id: s.unnamed}, false // no subject is a space
 	}
 	switch {
 	case r.Kind != KindRequest:
 		s.stats.Unknown++
 	case late:
 		s.stats.Expired++
-	case s.revoked.take(key) || r.isAbandoned():
+	case s.revoked.take(call) || r.isAbandoned():
 		s.stats.Revoked++
-	case s.running[key] != nil:
+	case twice:
 		s.stats.Duplicate++
 		return false, Retry // the one that runs may still fail; when it is done, the bus forgets both
 	default:

@@ -251,7 +251,7 @@ func (r *Request) Send(ctx context.Context, body []byte) error {
 	}
 	r.sent++
 	if r.items != nil {
-		r.items.add(&Envelope{Kind: KindItem, Body: body})
+		r.items.add(body)
 	}
 	return nil
 }

@@ -285,7 +285,7 @@ func TestClosedLoops(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := c.Planes(); n > 1 {
+	if n := c.Homes(); n > 1 {
 		t.Errorf("%d loops", n)
 	}
 	c.Close()

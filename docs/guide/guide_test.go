@@ -20,6 +20,7 @@ import (
 	_ "github.com/spindleloop/spindle/proc"
 	_ "github.com/spindleloop/spindle/pyapp"
 	_ "github.com/spindleloop/spindle/relay"
+	_ "github.com/spindleloop/spindle/relay/gateway"
 	_ "github.com/spindleloop/spindle/relay/process"
 	_ "github.com/spindleloop/spindle/transport"
 	_ "github.com/spindleloop/spindle/ws"
@@ -76,6 +77,7 @@ import (
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/pyapp"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/relay/process"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/web"
@@ -84,7 +86,7 @@ import (
 var (
 	_, _, _, _, _ = errors.New, fmt.Sprint, log.Fatal, os.Open, time.Now
 	_, _, _, _, _ = spindle.Run, cosync.Select, loop.New, sim.Run, web.Inline
-	_, _, _, _    = expvar.Publish, inspect.Dump, pyapp.ErrClosed, process.Serve
+	_, _, _, _, _ = expvar.Publish, inspect.Dump, pyapp.ErrClosed, process.Serve, gateway.Ready
 
 	_ iter.Seq2[int, error]
 

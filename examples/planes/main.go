@@ -24,6 +24,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/relay/process"
 	"github.com/spindleloop/spindle/web"
 )
@@ -82,9 +83,9 @@ func serve(ctx context.Context, bus relay.Bus, addr string, out io.Writer) error
 	defer c.Close()
 	mux := http.NewServeMux()
 	for _, subject := range []string{"count", "wait"} {
-		mux.Handle("/"+subject, web.Inline(relay.HTTP(c, relay.Route{Subject: subject, Timeout: 20 * time.Second})))
+		mux.Handle("/"+subject, web.Inline(gateway.New(c, gateway.Route{Subject: subject, Timeout: 20 * time.Second})))
 	}
-	mux.Handle("/health", web.Inline(relay.Ready(bus)))
+	mux.Handle("/health", web.Inline(gateway.Ready(bus)))
 	sv, err := (&web.Server{Handler: mux}).Listen(spindle.LoopOf(ctx), "tcp", addr)
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ import (
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/inspect/otel"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/relay/process"
 	"github.com/spindleloop/spindle/web"
 )
@@ -90,7 +91,7 @@ func plane(t *testing.T, tracer spindle.Tracer, inline bool, work func(ctx conte
 				return err
 			}
 			defer c.Close()
-			var h http.Handler = relay.HTTP(c, relay.Route{Subject: "work"})
+			var h http.Handler = gateway.New(c, gateway.Route{Subject: "work"})
 			if inline {
 				h = web.Inline(h)
 			}
@@ -258,7 +259,7 @@ func TestTracePassesThroughPlanesWithoutTracer(t *testing.T) {
 	r := httptest.NewRequest("POST", "/", nil)
 	r.Header.Set("Traceparent", "00-"+traceID+"-"+callers+"-01")
 	r.Header.Set("Tracestate", traceState)
-	relay.HTTP(c, relay.Route{Subject: "work"}).ServeHTTP(httptest.NewRecorder(), r)
+	gateway.New(c, gateway.Route{Subject: "work"}).ServeHTTP(httptest.NewRecorder(), r)
 	if _, err := c.Call(t.Context(), "work", nil); err == nil {
 		t.Error("the call has succeeded")
 	}

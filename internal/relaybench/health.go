@@ -11,6 +11,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -51,7 +52,7 @@ func MeasureHealth(ctx context.Context, rounds, each int) (h Health, err error) 
 			}
 			defer c.Close()
 			mux := http.NewServeMux()
-			mux.Handle("/health", web.Inline(relay.Ready(bus)))
+			mux.Handle("/health", web.Inline(gateway.Ready(bus)))
 			sv, err := (&web.Server{Handler: mux}).Listen(spindle.LoopOf(ctx), "tcp", "127.0.0.1:0")
 			if err != nil {
 				return err

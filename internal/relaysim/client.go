@@ -67,7 +67,7 @@ func (b *Bus) run(ctx context.Context) error {
 			continue
 		}
 		wait = least
-		b.l = &link{c: c}
+		b.l = &link{c: c, on: spindle.LoopOf(ctx)}
 		for _, s := range b.subs {
 			s.register()
 		}

@@ -53,7 +53,7 @@ type subscription struct {
 
 // serve serves one client.
 func (h *host) serve(ctx context.Context, c *stream.Conn) error {
-	l := &link{c: c}
+	l := &link{c: c, on: spindle.LoopOf(ctx)}
 	var subscriptions []*subscription
 	find := func(sid uint32) *subscription {
 		i := slices.IndexFunc(subscriptions, func(s *subscription) bool { return s.sid == sid })

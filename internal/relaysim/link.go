@@ -3,8 +3,10 @@ package relaysim
 import (
 	"bufio"
 	"context"
+	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -12,9 +14,16 @@ import (
 // link is a connection between a client and the host, on either side. It is for one loop.
 type link struct {
 	c      *stream.Conn
-	unsent []message
+	on     *loop.Loop
+	unsent []unsent
 	lot    spindle.Lot // the writer waits for messages
 	broken bool
+}
+
+// unsent is a message that waits since a time.
+type unsent struct {
+	message
+	since time.Duration
 }
 
 // send queues a message. It fails if too many are unsent, or if the connection is broken.
@@ -25,7 +34,7 @@ func (l *link) send(m message) error {
 	case len(l.unsent) >= maxUnsent:
 		return relay.ErrFull
 	}
-	l.unsent = append(l.unsent, m)
+	l.unsent = append(l.unsent, unsent{m, l.on.Time()})
 	l.lot.Wake(1)
 	return nil
 }
@@ -75,7 +84,7 @@ func (l *link) write(ctx context.Context) error {
 		var b []byte
 		for _, m := range l.unsent {
 			var err error
-			if b, err = m.append(b, spindle.Now(ctx)); err != nil {
+			if b, err = m.append(b, l.on.Time()-m.since); err != nil {
 				return nil
 			}
 		}

@@ -1,8 +1,7 @@
 // Package relaysim is a bus of package relay between simulated hosts, and worlds that use
 // it. A bus host connects callers and workers, by streams.
 //
-// A message on a connection is an operation, the number of a subscription, and a frame of
-// package relay:
+// A message on a connection is an operation, the number of a subscription, and a frame:
 //
 //	publish      client to host   an envelope
 //	listen       client to host   the frame names the subject
@@ -21,6 +20,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/frame"
 )
 
 type op uint8
@@ -54,13 +54,18 @@ type message struct {
 	e   *relay.Envelope // nil for ping, next and unsubscribe
 }
 
-func (m message) append(b []byte, now time.Time) ([]byte, error) {
+// append appends m to b, after it has waited for a time.
+func (m message) append(b []byte, waited time.Duration) ([]byte, error) {
 	b = append(b, byte(m.op))
 	b = binary.BigEndian.AppendUint32(b, m.sid)
 	if m.e == nil {
 		return b, nil
 	}
-	return relay.AppendFrame(b, m.e, now)
+	e := *m.e
+	if e.Deadline > 0 {
+		e.Deadline = max(e.Deadline-waited, 1)
+	}
+	return frame.Append(b, &e)
 }
 
 func read(r io.Reader) (m message, err error) {
@@ -71,7 +76,7 @@ func read(r io.Reader) (m message, err error) {
 	m.op, m.sid = op(head[0]), binary.BigEndian.Uint32(head[1:])
 	switch m.op {
 	case publish, listen, subscribe, deliver:
-		m.e, err = relay.ReadFrame(r, maxBody)
+		m.e, err = frame.Read(r, maxBody)
 	}
 	return m, err
 }

@@ -13,7 +13,7 @@ var onlyIn = []struct {
 	allowed []string
 	why     string
 }{
-	{"time.Now", false, []string{"loop/watchdog.go", "internal/kernel/", "examples/internal/servertest/", "sim/bubble.go", "cmd/", "ws/conn.go", "relay/clock.go", "either/goroutine.go", "inspect/clock.go", "internal/relaybench/", "examples/callbackloop/", "examples/taskloop/"}, "the kernel's Clock tells the time, so that it can be simulated"},
+	{"time.Now", false, []string{"loop/watchdog.go", "internal/kernel/", "examples/internal/servertest/", "sim/bubble.go", "cmd/", "ws/conn.go", "relay/clock.go", "relay/gateway/clock.go", "either/goroutine.go", "inspect/clock.go", "internal/relaybench/", "examples/callbackloop/", "examples/taskloop/"}, "the kernel's Clock tells the time, so that it can be simulated"},
 	{"time.Since", false, []string{"internal/kernel/", "sim/bubble.go", "cmd/", "inspect/clock.go", "internal/relaybench/"}, "the kernel's Clock tells the time, so that it can be simulated"},
 	{"time.Sleep", true, []string{"cmd/spindle/bench_wait.go", "cmd/spindle/demo/demo.go", "sim/stall_test.go", "inspect/blocked_test.go", "inspect/loops_test.go"}, "sleeping hides a condition to wait for"},
 	{"time.After", true, []string{"inspect/blocked_test.go"}, "a timer of the loop, or a condition"},
@@ -40,7 +40,7 @@ var goStatements = []string{
 	"sim/bubble.go",                 // a test may end by Goexit in a bubble
 	"sim/parallel.go",               // worlds of several seeds at a time
 	"internal/goid/",                // looks at goroutines of its own, once
-	"relay/http_stream.go",          // reads a WebSocket while a call runs, for handlers on goroutines
+	"relay/gateway/stream.go",       // reads a WebSocket while a call runs, for handlers on goroutines
 	"relay/serve_goroutines.go",     // handlers that may block, outside of any loop
 	"pyapp/lifecycle.go",            // the supervisor's loop
 	"pyapp/exchange.go",             // sends a body while the response is read, for handlers on goroutines

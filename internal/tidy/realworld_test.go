@@ -26,6 +26,7 @@ var realWorld = []struct {
 		"sim/bubble.go",               // that of the bubble
 		"sim/stall.go",                // a watch on programs that block, in real time
 		"relay/clock.go",              // for goroutines outside of any loop
+		"relay/gateway/clock.go",      // the same
 		"either/goroutine.go",         // for goroutines outside of any loop
 		"ws/conn.go",                  // a limit by the second, for connections of any kind
 	}},

@@ -16,6 +16,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
 )
@@ -328,7 +329,7 @@ func TestLargeAndMalformedEnvelopes(t *testing.T) {
 func TestHTTPWithAHeaderThatNATSCannotCarry(t *testing.T) {
 	bus := connect(t, start(t, broker.Options{}), nats.Options{})
 	serve(t, bus, "echo", echo, relay.ServeOptions{})
-	h := relay.HTTP(caller(t, bus), relay.Route{Subject: "echo"})
+	h := gateway.New(caller(t, bus), gateway.Route{Subject: "echo"})
 	for kind, want := range map[string]int{"text/plain": http.StatusOK, "text/\nplain": http.StatusBadRequest} {
 		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("Content-Type", kind)
@@ -357,16 +358,15 @@ func TestReplyWithAHeaderThatNATSCannotCarry(t *testing.T) {
 	}
 }
 
-// TestDropsOfTheClientAreCounted: a subscription that is not read is full at last, and the
-// client of NATS drops the rest.
-func TestDropsOfTheClientAreCounted(t *testing.T) {
+// TestDropsAreCounted: a subscription that is not read is full at last, and the rest is dropped.
+func TestDropsAreCounted(t *testing.T) {
+	const fit, extra = 10, 100
 	b := start(t, broker.Options{})
-	bus, publisher := connect(t, b, nats.Options{}), connect(t, b, nats.Options{})
+	bus, publisher := connect(t, b, nats.Options{Queue: fit}), connect(t, b, nats.Options{})
 	s, err := bus.Subscribe(t.Context(), "unread", "workers")
 	if err != nil {
 		t.Fatal(err)
 	}
-	const fit, extra = 8192, 100
 	for range fit + extra {
 		if err := publisher.Publish(t.Context(), &relay.Envelope{Subject: "unread"}); err != nil {
 			t.Fatal(err)

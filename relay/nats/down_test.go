@@ -12,6 +12,7 @@ import (
 	client "github.com/nats-io/nats.go"
 
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
 )
@@ -30,7 +31,7 @@ func freeAddress(t *testing.T) string {
 // ready returns the status and the text of a readiness check.
 func ready(bus relay.Bus) (int, string) {
 	w := httptest.NewRecorder()
-	relay.Ready(bus).ServeHTTP(w, httptest.NewRequest("GET", "/ready", nil))
+	gateway.Ready(bus).ServeHTTP(w, httptest.NewRequest("GET", "/ready", nil))
 	return w.Code, w.Body.String()
 }
 

@@ -10,6 +10,7 @@ import (
 	client "github.com/nats-io/nats.go"
 
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
 )
@@ -48,7 +49,7 @@ func TestFailureOfPlainWorker(t *testing.T) {
 func TestPathsOfHTTP(t *testing.T) {
 	bus := connect(t, start(t, broker.Options{}), nats.Options{})
 	serve(t, bus, "work", func(_ context.Context, r *relay.Request) ([]byte, error) { return []byte(r.Headers["Http-Path"]), nil }, relay.ServeOptions{})
-	h := relay.HTTP(caller(t, bus), relay.Route{Subject: "work"})
+	h := gateway.New(caller(t, bus), gateway.Route{Subject: "work"})
 	for _, path := range []string{"/path", "/path%20", "/%0Apath", "/a%2Fb", "/%C3%A9"} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))

@@ -19,6 +19,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/frame"
 	"github.com/spindleloop/spindle/relay/process"
 )
 
@@ -93,7 +94,7 @@ func work(e *relay.Envelope, send func([]byte) error) ([]byte, error) {
 				a.Body = out[0]
 			}
 			var err error
-			if out[i], err = relay.AppendFrame(nil, &a, time.Time{}); err != nil {
+			if out[i], err = frame.Append(nil, &a); err != nil {
 				return nil, err
 			}
 		}
@@ -101,13 +102,13 @@ func work(e *relay.Envelope, send func([]byte) error) ([]byte, error) {
 		if _, err := output.Write(append(out[1], out[2][:half]...)); err != nil {
 			return nil, err
 		}
-		if _, err := relay.ReadFrame(input, 100); err != nil { // the cancellation
+		if _, err := frame.Read(input, 100); err != nil { // the cancellation
 			return nil, err
 		}
 		if _, err := output.Write(out[2][half:]); err != nil {
 			return nil, err
 		}
-		next, err := relay.ReadFrame(input, 100)
+		next, err := frame.Read(input, 100)
 		if err != nil {
 			return nil, err
 		}
@@ -118,24 +119,24 @@ func work(e *relay.Envelope, send func([]byte) error) ([]byte, error) {
 		for i := range uint32(2) {
 			var err error
 			item := relay.Envelope{Kind: relay.KindItem, ID: e.ID, Seq: i + 1, Body: strconv.AppendInt(nil, int64(os.Getpid()), 10)}
-			if out, err = relay.AppendFrame(out, &item, time.Time{}); err != nil {
+			if out, err = frame.Append(out, &item); err != nil {
 				return nil, err
 			}
 		}
 		if _, err := output.Write(out); err != nil {
 			return nil, err
 		}
-		_, err := relay.ReadFrame(input, 100)
+		_, err := frame.Read(input, 100)
 		return nil, err
 	case "twice": // it answers the cancel frame, and then the request
 		if err := send(strconv.AppendInt(nil, int64(os.Getpid()), 10)); err != nil {
 			return nil, err
 		}
-		cancel, err := relay.ReadFrame(input, 100)
+		cancel, err := frame.Read(input, 100)
 		if err != nil {
 			return nil, err
 		}
-		out, err := relay.AppendFrame(nil, &relay.Envelope{Kind: relay.KindFailure, ID: cancel.ID}, time.Time{})
+		out, err := frame.Append(nil, &relay.Envelope{Kind: relay.KindFailure, ID: cancel.ID})
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +144,7 @@ func work(e *relay.Envelope, send func([]byte) error) ([]byte, error) {
 		return []byte("late"), err
 	case "double": // it answers twice at once
 		answer := relay.Envelope{Kind: relay.KindReply, ID: e.ID, Body: strconv.AppendInt(nil, int64(os.Getpid()), 10)}
-		out, err := relay.AppendFrame(nil, &answer, time.Time{})
+		out, err := frame.Append(nil, &answer)
 		if err == nil {
 			_, err = output.Write(append(out, out...))
 		}
@@ -155,7 +156,7 @@ func work(e *relay.Envelope, send func([]byte) error) ([]byte, error) {
 		if err := reply(e, strconv.AppendInt(nil, int64(os.Getpid()), 10)); err != nil {
 			return nil, err
 		}
-		request, err := relay.ReadFrame(input, 100)
+		request, err := frame.Read(input, 100)
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +185,7 @@ func work(e *relay.Envelope, send func([]byte) error) ([]byte, error) {
 
 // reply writes a reply of a worker process.
 func reply(e *relay.Envelope, body []byte) error {
-	out, err := relay.AppendFrame(nil, &relay.Envelope{Kind: relay.KindReply, ID: e.ID, Body: body}, time.Time{})
+	out, err := frame.Append(nil, &relay.Envelope{Kind: relay.KindReply, ID: e.ID, Body: body})
 	if err == nil {
 		_, err = output.Write(out)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/internal/workerproc"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/frame"
 )
 
 // pool is the processes of a Serve. Loop goroutine only.
@@ -171,7 +172,10 @@ func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err e
 	e := *r.Envelope
 	c.request++
 	e.ID, e.Token, e.Trace = c.request, 0, relay.TraceOf(ctx)
-	frame, err := relay.AppendFrame(nil, &e, spindle.Now(ctx))
+	if at, ok := ctx.Deadline(); ok {
+		e.Deadline = max(at.Sub(spindle.Now(ctx)), 1)
+	}
+	request, err := frame.Append(nil, &e)
 	if err != nil {
 		p.release(c) // it has got nothing
 		return nil, err
@@ -185,7 +189,7 @@ func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err e
 		}
 	}()
 	exchange := func(ctx context.Context) error {
-		if err := c.write(ctx, frame); err != nil {
+		if err := c.write(ctx, request); err != nil {
 			return err
 		}
 		body, done, err = p.answer(ctx, c, r)
@@ -216,8 +220,8 @@ func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err e
 }
 
 // write sends a frame to the process.
-func (c *child) write(ctx context.Context, frame []byte) error {
-	if n, err := c.In.Write(frame); err != nil {
+func (c *child) write(ctx context.Context, f []byte) error {
+	if n, err := c.In.Write(f); err != nil {
 		c.torn = c.torn || n > 0
 		return c.broken(ctx, err)
 	}
@@ -233,20 +237,20 @@ func (c *child) read(maxBody int) (*relay.Envelope, error) {
 	var buffer [40]byte
 	begin, _ := c.Out.Peek(min(c.Out.Buffered(), len(buffer)))
 	begin = buffer[:copy(buffer[:], begin)]
-	e, err := relay.ReadFrame(c.Out, maxBody)
+	e, err := frame.Read(c.Out, maxBody)
 	if err == nil {
 		return e, nil
 	}
 	c.torn = true
 	// Text is a length above half a gigabyte.
 	if invalid(err) && isText(begin[0]) {
-		err = fmt.Errorf("%w: it wrote %q instead of a frame; text goes to standard error", relay.ErrFrame, begin)
+		err = fmt.Errorf("%w: it wrote %q instead of a frame; text goes to standard error", frame.ErrMalformed, begin)
 	}
 	return nil, err
 }
 
 func invalid(err error) bool {
-	return errors.Is(err, relay.ErrFrame) || errors.Is(err, relay.ErrTooLarge)
+	return errors.Is(err, frame.ErrMalformed) || errors.Is(err, relay.ErrTooLarge)
 }
 
 func isText(b byte) bool { return b >= ' ' && b <= '~' || b == '\n' || b == '\r' || b == '\t' }
@@ -304,9 +308,9 @@ func (p *pool) cancel(ctx context.Context, c *child, r *relay.Request) (done boo
 	c.canceled = c.request
 	_ = spindle.Grace(ctx, p.o.Grace, func(ctx context.Context) error { // otherwise it is killed
 		e := relay.Envelope{Kind: relay.KindCancel, ID: c.request, Trace: r.Trace, Subject: r.Subject}
-		frame, err := relay.AppendFrame(nil, &e, spindle.Now(ctx))
+		cancel, err := frame.Append(nil, &e)
 		if err == nil {
-			err = c.write(ctx, frame)
+			err = c.write(ctx, cancel)
 		}
 		if err != nil {
 			return err

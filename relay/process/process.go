@@ -9,7 +9,7 @@
 // # The worker's side
 //
 // A worker reads frames from its standard input and writes frames to its standard output; see
-// relay.AppendFrame for their form. It gets one request at a time, and answers with any
+// package frame for their form. It gets one request at a time, and answers with any
 // number of items, if the request has a "seq", and then a reply, or a
 // failure with the text of the error as its body. All of them have
 // the "id" of the request; items are numbered by "seq" from 1, and the reply has the number of
@@ -78,6 +78,7 @@ import (
 	"github.com/spindleloop/spindle/internal/intask"
 	"github.com/spindleloop/spindle/internal/workerproc"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/frame"
 )
 
 // Options configures Serve.
@@ -238,7 +239,7 @@ func (o Options) withDefaults() Options {
 func Work(in io.Reader, out io.Writer, handle func(e *relay.Envelope, send func(body []byte) error) ([]byte, error)) error {
 	const maxBody = 1 << 30
 	for {
-		e, err := relay.ReadFrame(in, maxBody)
+		e, err := frame.Read(in, maxBody)
 		if err == io.EOF {
 			return nil
 		}
@@ -250,7 +251,7 @@ func Work(in io.Reader, out io.Writer, handle func(e *relay.Envelope, send func(
 		}
 		answer := relay.Envelope{Kind: relay.KindItem, ID: e.ID, Trace: e.Trace}
 		write := func() error {
-			b, err := relay.AppendFrame(nil, &answer, time.Time{})
+			b, err := frame.Append(nil, &answer)
 			if err == nil {
 				_, err = out.Write(b)
 			}

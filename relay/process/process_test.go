@@ -14,6 +14,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/frame"
 	"github.com/spindleloop/spindle/relay/process"
 )
 
@@ -73,7 +74,7 @@ func TestRequestThatIsNoFrame(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		large := map[string]string{"Http-Query": strings.Repeat("x", relay.MaxFrameHeader)}
+		large := map[string]string{"Http-Query": strings.Repeat("x", frame.MaxHeader)}
 		_, err = c.Do(ctx, relay.Envelope{Subject: "work", Headers: large})
 		if remote := (*relay.RemoteError)(nil); !errors.As(err, &remote) || !strings.Contains(remote.Message, relay.ErrTooLarge.Error()) {
 			t.Error(err)

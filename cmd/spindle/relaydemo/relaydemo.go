@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -42,7 +43,7 @@ type Demo struct {
 	subject string // no other Demo on the bus has it
 	bus     relay.Bus
 	caller  *relay.Caller
-	work    *relay.HTTPHandler
+	work    *gateway.Handler
 	flight  atomic.Int64 // requests that are not answered
 	workers [workers]*worker
 }
@@ -59,7 +60,7 @@ func Start(ctx context.Context, o Options) (*Demo, error) {
 		d.bus.Close()
 		return nil, err
 	}
-	d.work = relay.HTTP(d.caller, relay.Route{Subject: d.subject})
+	d.work = gateway.New(d.caller, gateway.Route{Subject: d.subject})
 	for i := range d.workers {
 		d.workers[i] = &worker{d: d}
 	}
@@ -113,7 +114,7 @@ func (d *Demo) Server() *web.Server {
 	mux.Handle("GET /work", web.Inline(http.HandlerFunc(d.serveWork)))
 	mux.HandleFunc("POST /burst", d.serveBurst)
 	mux.Handle("GET /health", web.Inline(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })))
-	mux.Handle("GET /ready", web.Inline(relay.Ready(d.bus)))
+	mux.Handle("GET /ready", web.Inline(gateway.Ready(d.bus)))
 	mux.HandleFunc("GET /state", d.serveState)
 	mux.HandleFunc("POST /workers/{n}/{action}", d.serveWorker)
 	return &web.Server{Handler: mux}
@@ -157,7 +158,7 @@ type state struct {
 	Ready   string // why the bus is not ready; "" if it is
 	Flight  int64  // requests that are not answered
 	Calls   relay.CallerStats
-	HTTP    relay.HTTPStats
+	HTTP    gateway.Stats
 	Waiters []waiter // the oldest
 	Workers []workerState
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spindleloop/spindle/cmd/spindle/relaydemo"
 	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/gateway"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
@@ -72,7 +73,7 @@ func fetch(t *testing.T, ctx context.Context, method, url string) (int, string) 
 type state struct {
 	Bus, Ready string
 	Calls      relay.CallerStats
-	HTTP       relay.HTTPStats
+	HTTP       gateway.Stats
 	Waiters    []struct{ ID string }
 	Workers    []struct {
 		Running       bool

@@ -1,8 +1,14 @@
-package relay
+// Package gateway is the HTTP side of a web plane: a handler that turns requests into calls of
+// package relay, and replies into responses, server-sent events or WebSocket messages.
+//
+//	mux.Handle("/resize", web.Inline(gateway.New(caller, gateway.Route{Subject: "resize"})))
+//	mux.Handle("/ready", gateway.Ready(bus))
+package gateway
 
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -15,10 +21,11 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/traceparent"
+	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/web"
 )
 
-// Route says how HTTP turns requests into calls.
+// Route says how a Handler turns requests into calls.
 type Route struct {
 	// Subject is the subject of the calls.
 	Subject string
@@ -35,7 +42,7 @@ type Route struct {
 	Headers []string
 
 	// ReplyHeaders are names of header fields of a reply that the client gets besides
-	// Content-Type, such as "Location". See Request.SetHeader.
+	// Content-Type, such as "Location". See relay.Request.SetHeader.
 	ReplyHeaders []string
 
 	// RetryAfter is what a client is told to wait when the plane is full or down. It is
@@ -49,9 +56,9 @@ type Route struct {
 	ErrorLog *slog.Logger
 }
 
-// HTTPStats count the requests that an HTTPHandler has answered. Each is in one field. On a
+// Stats count the requests that a Handler has answered. Each is in one field. On a
 // WebSocket, each message is counted, because each is a call.
-type HTTPStats struct {
+type Stats struct {
 	OK         uint64 // a response, whatever status its worker has chosen, or a whole stream
 	TimedOut   uint64 // 504: no reply before the deadline
 	ClientGone uint64 // nothing was answered: the client left first (499 in some logs)
@@ -60,9 +67,9 @@ type HTTPStats struct {
 	Refused    uint64 // 4xx: the request itself
 }
 
-// HTTPHandler is an http.Handler that calls workers. HTTP makes one.
-type HTTPHandler struct {
-	c *Caller
+// Handler is an http.Handler that calls workers. New makes one.
+type Handler struct {
+	c *relay.Caller
 	r Route
 
 	ok, timedOut, clientGone, full, failed, refused atomic.Uint64
@@ -72,11 +79,11 @@ type HTTPHandler struct {
 	nextFull atomic.Int64 // when a full plane is logged again, in Unix nanoseconds
 }
 
-// HTTP returns a handler that turns each request into a call of route.Subject:
+// New returns a handler that turns each request into a call of route.Subject:
 //
 //   - A plain request is answered with the reply. Its content type is the reply's header
 //     Content-Type, and its status is the header Http-Status, "404" for example; see
-//     Request.SetHeader. Without them they are application/octet-stream and 200.
+//     relay.Request.SetHeader. Without them they are application/octet-stream and 200.
 //   - With "Accept: text/event-stream", each item of a stream is a server-sent event. An
 //     error after the first item is an event of the type "error". One before it is answered
 //     as for a plain request.
@@ -87,14 +94,14 @@ type HTTPHandler struct {
 // The envelope has the body, the headers Http-Method, Http-Path, Http-Query, Content-Type and
 // Idempotency-Key. The path is as the client has sent it, with escapes such as %20. It also has
 // the trace of the request's context, or of its traceparent. Messages of a WebSocket have no
-// Idempotency-Key. With ServeOptions.Results, a client that sends the Idempotency-Key of
+// Idempotency-Key. With relay.ServeOptions.Results, a client that sends the Idempotency-Key of
 // another client gets that one's reply. Where this must not happen, let a handler in front put
 // the client's identity before the key.
 //
 // If there is no reply before the deadline, the answer is 504. If the client leaves, the
 // call is cancelled; on a WebSocket not while two more messages of the client wait, because it
 // is not read then. If the plane is full, or has no worker, or the bus is down, the answer is
-// 503 with Retry-After; for a queue that is full, give the Caller FailWhenFull. If a handler
+// 503 with Retry-After; for a queue that is full, give the Caller relay.FailWhenFull. If a handler
 // fails or panics, the answer is 500. If the call fails in another way, because its worker was
 // stopped or the reply is too large, the answer is 502. Both are logged to route.ErrorLog.
 // While another request with the same Idempotency-Key runs, the answer is 409. If the bus
@@ -102,12 +109,12 @@ type HTTPHandler struct {
 // 400.
 //
 // The handler may run on goroutines, and in tasks with web.Inline.
-func HTTP(c *Caller, route Route) *HTTPHandler {
+func New(c *relay.Caller, route Route) *Handler {
 	if c == nil {
-		panic("relay: HTTP: nil Caller")
+		panic("relay: HTTP: nil relay.Caller")
 	}
-	if err := CheckSubject(route.Subject); err != nil {
-		panic("relay: HTTP: " + err.Error())
+	if err := relay.CheckSubject(route.Subject); err != nil {
+		panic("relay/gateway: New: " + err.Error())
 	}
 	if route.MaxBody == 0 {
 		route.MaxBody = 1 << 20
@@ -115,19 +122,19 @@ func HTTP(c *Caller, route Route) *HTTPHandler {
 	if route.RetryAfter == 0 {
 		route.RetryAfter = time.Second
 	}
-	return &HTTPHandler{c: c, r: route}
+	return &Handler{c: c, r: route}
 }
 
 // Stats returns the counts of the handler.
-func (h *HTTPHandler) Stats() HTTPStats {
-	return HTTPStats{
+func (h *Handler) Stats() Stats {
+	return Stats{
 		OK: h.ok.Load(), TimedOut: h.timedOut.Load(), ClientGone: h.clientGone.Load(),
 		Full: h.full.Load(), Failed: h.failed.Load(), Refused: h.refused.Load(),
 	}
 }
 
 // ServeHTTP answers a request.
-func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = withTrace(r)
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		h.serveSocket(w, r)
@@ -152,7 +159,7 @@ func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // answer answers a request with a reply.
-func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, reply *Envelope) {
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, reply *relay.Envelope) {
 	status := http.StatusOK
 	if text := reply.Headers["Http-Status"]; text != "" {
 		var err error
@@ -179,12 +186,12 @@ func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, reply *Enve
 }
 
 // envelope returns the request as an envelope.
-func (h *HTTPHandler) envelope(r *http.Request, body []byte) Envelope {
+func (h *Handler) envelope(r *http.Request, body []byte) relay.Envelope {
 	headers := map[string]string{"Http-Method": r.Method, "Http-Path": r.URL.EscapedPath()}
 	if r.URL.RawQuery != "" {
 		headers["Http-Query"] = r.URL.RawQuery
 	}
-	for _, name := range []string{"Content-Type", IdempotencyKey} {
+	for _, name := range []string{"Content-Type", relay.IdempotencyKey} {
 		if v := r.Header.Get(name); v != "" {
 			headers[name] = v
 		}
@@ -194,25 +201,25 @@ func (h *HTTPHandler) envelope(r *http.Request, body []byte) Envelope {
 			headers[name] = strings.Join(v, ", ")
 		}
 	}
-	return Envelope{Subject: h.r.Subject, Deadline: h.r.Timeout, Headers: headers, Body: body}
+	return relay.Envelope{Subject: h.r.Subject, Deadline: h.r.Timeout, Headers: headers, Body: body}
 }
 
 // withTrace returns a request with a context that carries a trace: that of the server's span, or
 // what the client has sent if the server has none, as that of net/http.
 func withTrace(r *http.Request) *http.Request {
-	if TraceOf(r.Context()) != (Trace{}) {
+	if relay.TraceOf(r.Context()) != (relay.Trace{}) {
 		return r
 	}
-	t, err := ParseTrace(r.Header.Get(traceparent.Header))
+	t, err := relay.ParseTrace(r.Header.Get(traceparent.Header))
 	if err != nil {
 		return r
 	}
 	t.State = strings.Join(r.Header[traceparent.StateHeader], ",")
-	return r.WithContext(WithTrace(r.Context(), t))
+	return r.WithContext(relay.WithTrace(r.Context(), t))
 }
 
 // unread answers a request with a body that cannot be read.
-func (h *HTTPHandler) unread(w http.ResponseWriter, r *http.Request, err error) {
+func (h *Handler) unread(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusBadRequest
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
@@ -228,7 +235,7 @@ func (h *HTTPHandler) unread(w http.ResponseWriter, r *http.Request, err error) 
 }
 
 // fail answers a request when its call has failed.
-func (h *HTTPHandler) fail(w http.ResponseWriter, r *http.Request, err error) {
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status := h.count(r.Context(), err)
 	h.report(r.Context(), status, err, "status", status)
 	switch status {
@@ -246,8 +253,8 @@ func retryAfter(d time.Duration) string {
 
 // count counts the end of a call that has failed, and returns the status. It returns 0 if
 // the client has left.
-func (h *HTTPHandler) count(ctx context.Context, err error) int {
-	var remote *RemoteError
+func (h *Handler) count(ctx context.Context, err error) int {
+	var remote *relay.RemoteError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		h.timedOut.Add(1)
@@ -255,23 +262,23 @@ func (h *HTTPHandler) count(ctx context.Context, err error) int {
 	case ctx.Err() != nil:
 		h.clientGone.Add(1)
 		return 0
-	case errors.Is(err, ErrFull), errors.Is(err, ErrNoResponder), errors.Is(err, ErrDown), errors.Is(err, ErrClosed):
+	case errors.Is(err, relay.ErrFull), errors.Is(err, relay.ErrNoResponder), errors.Is(err, relay.ErrDown), errors.Is(err, relay.ErrClosed):
 		h.full.Add(1)
 		return http.StatusServiceUnavailable
-	case errors.Is(err, ErrTooLarge):
+	case errors.Is(err, relay.ErrTooLarge):
 		h.refused.Add(1)
 		return http.StatusRequestEntityTooLarge
-	case errors.As(err, new(*HeaderError)):
+	case errors.As(err, new(*relay.HeaderError)):
 		h.refused.Add(1)
 		return http.StatusBadRequest
 	}
 	status := http.StatusBadGateway
 	if errors.As(err, &remote) {
 		switch remote.Code {
-		case CodeDuplicate:
+		case relay.CodeDuplicate:
 			h.refused.Add(1)
 			return http.StatusConflict
-		case CodeError, CodePanic:
+		case relay.CodeError, relay.CodePanic:
 			status = http.StatusInternalServerError
 		}
 	}
@@ -280,7 +287,7 @@ func (h *HTTPHandler) count(ctx context.Context, err error) int {
 }
 
 // succeed counts a call that has succeeded.
-func (h *HTTPHandler) succeed() {
+func (h *Handler) succeed() {
 	h.ok.Add(1)
 	for _, logged := range []*atomic.Bool{&h.unserved, &h.down} {
 		if logged.Load() {
@@ -290,26 +297,34 @@ func (h *HTTPHandler) succeed() {
 }
 
 // report logs what clients are not told of an error, with what was sent to this one.
-func (h *HTTPHandler) report(ctx context.Context, status int, err error, sent ...any) {
-	trace := TraceOf(ctx)
+func (h *Handler) report(ctx context.Context, status int, err error, sent ...any) {
+	trace := relay.TraceOf(ctx)
 	log := cmp.Or(h.r.ErrorLog, slog.Default())
 	switch {
 	case status == http.StatusInternalServerError, status == http.StatusBadGateway:
 		log.Error("relay: a call of an HTTP request failed", traced(trace, append(sent, "err", err)...)...)
 	case status != http.StatusServiceUnavailable:
-	case errors.Is(err, ErrNoResponder):
+	case errors.Is(err, relay.ErrNoResponder):
 		if !h.unserved.Swap(true) {
 			log.Warn("relay: no worker serves the subject of a route", traced(trace, "subject", h.r.Subject)...)
 		}
-	case errors.Is(err, ErrDown):
+	case errors.Is(err, relay.ErrDown):
 		if !h.down.Swap(true) {
 			log.Warn("relay: the bus of a route is not connected", traced(trace, "subject", h.r.Subject, "err", err)...)
 		}
-	case errors.Is(err, ErrFull):
-		if h.fullIsDue() {
+	case errors.Is(err, relay.ErrFull):
+		if h.fullIsDue(ctx) {
 			log.Warn("relay: calls of a route are refused because the plane is full", traced(trace, "subject", h.r.Subject, "err", err)...)
 		}
 	}
+}
+
+// traced adds the ID of a trace to the attributes of a record, if there is one.
+func traced(t relay.Trace, attributes ...any) []any {
+	if t.ID != [16]byte{} {
+		attributes = append(attributes, "trace", hex.EncodeToString(t.ID[:]))
+	}
+	return attributes
 }
 
 // fullEvery is the least time between two warnings of a full plane. Some calls succeed while
@@ -317,16 +332,16 @@ func (h *HTTPHandler) report(ctx context.Context, status int, err error, sent ..
 const fullEvery = time.Minute
 
 // fullIsDue reports whether a full plane is to be logged.
-func (h *HTTPHandler) fullIsDue() bool {
-	now, next := h.c.clock.now(), h.nextFull.Load()
-	return now.UnixNano() >= next && h.nextFull.CompareAndSwap(next, now.Add(fullEvery).UnixNano())
+func (h *Handler) fullIsDue(ctx context.Context) bool {
+	at, next := now(ctx), h.nextFull.Load()
+	return at.UnixNano() >= next && h.nextFull.CompareAndSwap(next, at.Add(fullEvery).UnixNano())
 }
 
 // Ready returns a handler for readiness checks: 200 if the bus can be used, and otherwise 503
 // with the reason.
-func Ready(bus Bus) http.Handler {
+func Ready(bus relay.Bus) http.Handler {
 	if bus == nil {
-		panic("relay: Ready: nil bus")
+		panic("relay/gateway: Ready: nil bus")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := bus.Ready(); err != nil {

@@ -1,4 +1,4 @@
-package relay_test
+package gateway_test
 
 import (
 	"bufio"
@@ -19,18 +19,19 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/stream"
 	"github.com/spindleloop/spindle/web"
 	"github.com/spindleloop/spindle/ws"
 )
 
-// TestHTTPWriterWithoutFlush: a stream is sent whole, if not at once, when something in front of
+// TestWriterWithoutFlush: a stream is sent whole, if not at once, when something in front of
 // the handler has hidden the Flush of the ResponseWriter.
-func TestHTTPWriterWithoutFlush(t *testing.T) {
+func TestWriterWithoutFlush(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{})
 	serve(t, bus, "work", relay.ServeOptions{}, work(nil))
 	c := newCaller(t, t.Context(), bus, relay.CallerOptions{Timeout: time.Minute})
-	h := relay.HTTP(c, relay.Route{Subject: "work"})
+	h := gateway.New(c, gateway.Route{Subject: "work"})
 	r := httptest.NewRequest("POST", "/", strings.NewReader("items"))
 	r.Header.Set("Accept", "text/event-stream")
 	w := httptest.NewRecorder()
@@ -38,7 +39,7 @@ func TestHTTPWriterWithoutFlush(t *testing.T) {
 	if got := w.Body.String(); got != "data: one\n\ndata: two\ndata: lines\n\ndata: three\n\n" {
 		t.Errorf("%q", got)
 	}
-	if s := h.Stats(); s != (relay.HTTPStats{OK: 1}) {
+	if s := h.Stats(); s != (gateway.Stats{OK: 1}) {
 		t.Errorf("%+v", s)
 	}
 	if err := c.Close(); err != nil {
@@ -69,16 +70,16 @@ func (c cutConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestHTTPSocketThatCannotBeWritten: its client has left. The worker has not failed, and there is
+// TestSocketThatCannotBeWritten: its client has left. The worker has not failed, and there is
 // nothing to log.
-func TestHTTPSocketThatCannotBeWritten(t *testing.T) {
+func TestSocketThatCannotBeWritten(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{})
 	serve(t, bus, "work", relay.ServeOptions{}, work(nil))
-	var h *relay.HTTPHandler
+	var h *gateway.Handler
 	var log strings.Builder // written on the loop, as all below
 	var cut, ended bool
 	webPlane(t, bus, relay.CallerOptions{}, func(c *relay.Caller) http.Handler {
-		h = relay.HTTP(c, relay.Route{Subject: "work", Timeout: time.Minute, ErrorLog: slog.New(slog.NewTextHandler(&log, nil))})
+		h = gateway.New(c, gateway.Route{Subject: "work", Timeout: time.Minute, ErrorLog: slog.New(slog.NewTextHandler(&log, nil))})
 		return web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			defer func() { ended = true }()
 			h.ServeHTTP(cutWriter{w, &cut}, r)
@@ -103,7 +104,7 @@ func TestHTTPSocketThatCannotBeWritten(t *testing.T) {
 		}
 		return nil
 	})
-	if s := h.Stats(); s != (relay.HTTPStats{ClientGone: 1}) || log.Len() > 0 {
+	if s := h.Stats(); s != (gateway.Stats{ClientGone: 1}) || log.Len() > 0 {
 		t.Errorf("%+v, %s", s, log.String())
 	}
 }
@@ -113,21 +114,21 @@ type failingBody struct{ err error }
 
 func (b failingBody) Read([]byte) (int, error) { return 0, b.err }
 
-// TestHTTPBodyThatCannotBeRead: a client that has left gets no answer and is counted as such, even
+// TestBodyThatCannotBeRead: a client that has left gets no answer and is counted as such, even
 // if the context of its request has not ended yet.
-func TestHTTPBodyThatCannotBeRead(t *testing.T) {
+func TestBodyThatCannotBeRead(t *testing.T) {
 	c := newCaller(t, t.Context(), relay.NewLocal(relay.LocalOptions{}), relay.CallerOptions{})
 	for name, test := range map[string]struct {
 		err    error
 		status int // 0 if nothing is answered
-		stats  relay.HTTPStats
+		stats  gateway.Stats
 	}{
-		"ends early":  {io.ErrUnexpectedEOF, 0, relay.HTTPStats{ClientGone: 1}},
-		"lost":        {web.ErrClientGone, 0, relay.HTTPStats{ClientGone: 1}},
-		"too slow":    {os.ErrDeadlineExceeded, http.StatusRequestTimeout, relay.HTTPStats{Refused: 1}},
-		"not chunked": {errors.New("invalid chunk"), http.StatusBadRequest, relay.HTTPStats{Refused: 1}},
+		"ends early":  {io.ErrUnexpectedEOF, 0, gateway.Stats{ClientGone: 1}},
+		"lost":        {web.ErrClientGone, 0, gateway.Stats{ClientGone: 1}},
+		"too slow":    {os.ErrDeadlineExceeded, http.StatusRequestTimeout, gateway.Stats{Refused: 1}},
+		"not chunked": {errors.New("invalid chunk"), http.StatusBadRequest, gateway.Stats{Refused: 1}},
 	} {
-		h := relay.HTTP(c, relay.Route{Subject: "work"})
+		h := gateway.New(c, gateway.Route{Subject: "work"})
 		w := &httptest.ResponseRecorder{Body: new(bytes.Buffer)}
 		h.ServeHTTP(w, httptest.NewRequest("POST", "/", failingBody{test.err}))
 		if s := h.Stats(); w.Code != test.status || s != test.stats {
@@ -139,8 +140,8 @@ func TestHTTPBodyThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestHTTPClientLeavesWithinItsBody: it is counted, however it leaves.
-func TestHTTPClientLeavesWithinItsBody(t *testing.T) {
+// TestClientLeavesWithinItsBody: it is counted, however it leaves.
+func TestClientLeavesWithinItsBody(t *testing.T) {
 	for name, wrap := range map[string]func(http.Handler) http.Handler{
 		"in tasks":      web.Inline,
 		"on goroutines": func(h http.Handler) http.Handler { return h },
@@ -151,10 +152,10 @@ func TestHTTPClientLeavesWithinItsBody(t *testing.T) {
 			"half-closed": (*net.TCPConn).CloseWrite,
 		} {
 			t.Run(name+", "+how, func(t *testing.T) {
-				var h *relay.HTTPHandler
+				var h *gateway.Handler
 				var begun atomic.Bool
 				webPlane(t, relay.NewLocal(relay.LocalOptions{}), relay.CallerOptions{}, func(c *relay.Caller) http.Handler {
-					h = relay.HTTP(c, relay.Route{Subject: "work"})
+					h = gateway.New(c, gateway.Route{Subject: "work"})
 					return wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						begun.Store(true)
 						h.ServeHTTP(w, r)
@@ -174,10 +175,10 @@ func TestHTTPClientLeavesWithinItsBody(t *testing.T) {
 						}
 					}
 					err = leave(nc.(*net.TCPConn))
-					for err == nil && h.Stats() == (relay.HTTPStats{}) {
+					for err == nil && h.Stats() == (gateway.Stats{}) {
 						err = spindle.Sleep(ctx, time.Millisecond)
 					}
-					if s := h.Stats(); s != (relay.HTTPStats{ClientGone: 1}) {
+					if s := h.Stats(); s != (gateway.Stats{ClientGone: 1}) {
 						t.Errorf("%+v", s)
 					}
 					return err
@@ -194,7 +195,7 @@ func TestSocketMessagesAreKept(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{})
 	w, _ := serve(t, bus, "work", relay.ServeOptions{}, work(release))
 	webPlane(t, bus, relay.CallerOptions{}, func(c *relay.Caller) http.Handler {
-		return web.Inline(relay.HTTP(c, relay.Route{Subject: "work", Timeout: time.Minute}))
+		return web.Inline(gateway.New(c, gateway.Route{Subject: "work", Timeout: time.Minute}))
 	}, func(ctx context.Context, url string) error {
 		c, err := stream.Dial(ctx, "tcp", strings.TrimPrefix(url, "http://"))
 		if err != nil {

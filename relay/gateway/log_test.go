@@ -1,4 +1,4 @@
-package relay_test
+package gateway_test
 
 import (
 	"context"
@@ -10,17 +10,18 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/web"
 	"github.com/spindleloop/spindle/ws"
 )
 
-// TestHTTPErrorLog: the error of a handler, which its client does not see, is logged.
-func TestHTTPErrorLog(t *testing.T) {
+// TestErrorLog: the error of a handler, which its client does not see, is logged.
+func TestErrorLog(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{})
 	serve(t, bus, "work", relay.ServeOptions{}, work(nil))
 	var log strings.Builder // written on the loop
 	webPlane(t, bus, relay.CallerOptions{}, func(c *relay.Caller) http.Handler {
-		return web.Inline(relay.HTTP(c, relay.Route{Subject: "work", ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}))
+		return web.Inline(gateway.New(c, gateway.Route{Subject: "work", ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}))
 	}, func(ctx context.Context, url string) error {
 		_, text, err := post(ctx, url, "", "fail")
 		if strings.Contains(text, "secret") || !strings.Contains(log.String(), "relay: work: error: secret") {
@@ -30,15 +31,15 @@ func TestHTTPErrorLog(t *testing.T) {
 	})
 }
 
-// TestHTTPErrorLogOfAStream: the log has what the client got.
-func TestHTTPErrorLogOfAStream(t *testing.T) {
+// TestErrorLogOfAStream: the log has what the client got.
+func TestErrorLogOfAStream(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{})
 	serve(t, bus, "work", relay.ServeOptions{}, func(ctx context.Context, r *relay.Request) ([]byte, error) {
 		return nil, errors.Join(r.Send(ctx, []byte("item")), errors.New("secret"))
 	})
 	var log strings.Builder // written on the loop
 	webPlane(t, bus, relay.CallerOptions{}, func(c *relay.Caller) http.Handler {
-		return web.Inline(relay.HTTP(c, relay.Route{Subject: "work", ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}))
+		return web.Inline(gateway.New(c, gateway.Route{Subject: "work", ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}))
 	}, func(ctx context.Context, url string) error {
 		res, _, err := post(ctx, url, "text/event-stream", "")
 		if err != nil {
@@ -65,12 +66,12 @@ func TestHTTPErrorLogOfAStream(t *testing.T) {
 	})
 }
 
-// TestHTTPWithoutAWorker: it is logged once until a call succeeds, with the subject.
-func TestHTTPWithoutAWorker(t *testing.T) {
+// TestWithoutAWorker: it is logged once until a call succeeds, with the subject.
+func TestWithoutAWorker(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{})
 	var log strings.Builder // written on the loop
 	webPlane(t, bus, relay.CallerOptions{}, func(c *relay.Caller) http.Handler {
-		return web.Inline(relay.HTTP(c, relay.Route{Subject: "work", ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}))
+		return web.Inline(gateway.New(c, gateway.Route{Subject: "work", ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}))
 	}, func(ctx context.Context, url string) error {
 		for outage := 1; outage <= 2; outage++ {
 			for range 3 {
@@ -111,15 +112,15 @@ func (b *refusingBus) TryPublish(e *relay.Envelope) error {
 	return b.Bus.TryPublish(e)
 }
 
-// TestHTTPRefusalsAreLogged: a bus that is down is logged once until a call succeeds. A full
+// TestRefusalsAreLogged: a bus that is down is logged once until a call succeeds. A full
 // one is logged once in a minute, because calls succeed in between.
-func TestHTTPRefusalsAreLogged(t *testing.T) {
+func TestRefusalsAreLogged(t *testing.T) {
 	local := relay.NewLocal(relay.LocalOptions{})
 	bus := &refusingBus{Bus: local}
 	serve(t, local, "work", relay.ServeOptions{}, echo)
 	var log strings.Builder // written on the loop
 	webPlane(t, bus, relay.CallerOptions{WhenFull: relay.FailWhenFull}, func(c *relay.Caller) http.Handler {
-		return web.Inline(relay.HTTP(c, relay.Route{Subject: "work", ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}))
+		return web.Inline(gateway.New(c, gateway.Route{Subject: "work", ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}))
 	}, func(ctx context.Context, url string) error {
 		for outage := 1; outage <= 2; outage++ {
 			for range 3 {

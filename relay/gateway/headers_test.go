@@ -1,4 +1,4 @@
-package relay_test
+package gateway_test
 
 import (
 	"context"
@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/gateway"
 )
 
-// TestHTTPHeadersAndStatus: chosen header fields reach the worker, and its status and chosen header
+// TestHeadersAndStatus: chosen header fields reach the worker, and its status and chosen header
 // fields reach the client.
-func TestHTTPHeadersAndStatus(t *testing.T) {
+func TestHeadersAndStatus(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{})
 	serve(t, bus, "work", relay.ServeOptions{}, func(_ context.Context, r *relay.Request) ([]byte, error) {
 		r.SetHeader("Http-Status", r.Headers["Http-Query"])
@@ -22,7 +23,7 @@ func TestHTTPHeadersAndStatus(t *testing.T) {
 	})
 	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
 	defer c.Close()
-	h := relay.HTTP(c, relay.Route{Subject: "work", Headers: []string{"Authorization", "Accept-Language"}, ReplyHeaders: []string{"Location"}})
+	h := gateway.New(c, gateway.Route{Subject: "work", Headers: []string{"Authorization", "Accept-Language"}, ReplyHeaders: []string{"Location"}})
 	for query, want := range map[string]struct {
 		status int
 		body   string

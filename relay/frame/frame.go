@@ -1,4 +1,17 @@
-package relay
+// Package frame is the form of envelopes on pipes and connections, such as those to the worker
+// processes of package process. It is easy to read and write in any language:
+//
+//	4 bytes   the length of the rest, big-endian
+//	4 bytes   the length of the header, big-endian
+//	header    a JSON object
+//	body      the rest, as it is
+//
+// The header has the fields "kind" (such as "request", "reply", "item", "failure" and
+// "cancel"), "id" (a string of digits, and with a Token "-" and its digits), "seq", "attempt",
+// "subject", "reply_to", "deadline_us" (the remaining time in microseconds), "traceparent",
+// "tracestate" and "headers". Fields that are zero are
+// left out, except for the "id" of a request, and unknown ones are ignored.
+package frame
 
 import (
 	"encoding/binary"
@@ -9,12 +22,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spindleloop/spindle/relay"
 )
 
-// MaxFrameHeader is the largest header of a frame in bytes.
-const MaxFrameHeader = 64 << 10
+// MaxHeader is the largest header in bytes.
+const MaxHeader = 64 << 10
 
-type frameHeader struct {
+type fields struct {
 	Kind        string            `json:"kind"`
 	ID          string            `json:"id,omitempty"`
 	Seq         uint32            `json:"seq,omitempty"`
@@ -27,43 +42,30 @@ type frameHeader struct {
 	Headers     map[string]string `json:"headers,omitempty"`
 }
 
-// ErrFrame is the error for bytes that are not a frame.
-var ErrFrame = errors.New("relay: malformed frame")
+// ErrMalformed is the error for bytes that are not a frame.
+var ErrMalformed = errors.New("relay/frame: malformed")
 
-// AppendFrame appends e as a frame to b. The deadline in the frame is the time that remains
-// at now. A frame is an envelope as bytes, for pipes and connections. It is easy to read and
-// write in any language:
-//
-//	4 bytes   the length of the rest, big-endian
-//	4 bytes   the length of the header, big-endian
-//	header    a JSON object
-//	body      the rest, as it is
-//
-// The header has the fields "kind" (such as "request", "reply", "item", "failure" and
-// "cancel"), "id" (a string of digits, and with a Token "-" and its digits), "seq", "attempt",
-// "subject", "reply_to", "deadline_us" (the remaining time in microseconds), "traceparent",
-// "tracestate" and "headers". Fields that are zero are
-// left out, except for the "id" of a request, and unknown ones are ignored.
-func AppendFrame(b []byte, e *Envelope, now time.Time) ([]byte, error) {
-	h := frameHeader{
+// Append appends e as a frame to b. A deadline is the time that remains.
+func Append(b []byte, e *relay.Envelope) ([]byte, error) {
+	h := fields{
 		Kind: e.Kind.String(), Seq: e.Seq, Attempt: e.Attempt, Subject: e.Subject, ReplyTo: e.ReplyTo,
 		Traceparent: e.Trace.String(), Tracestate: e.Trace.State, Headers: e.Headers,
 	}
-	if e.ID != 0 || e.Kind == KindRequest { // a worker repeats the ID of a request, whatever it is
+	if e.ID != 0 || e.Kind == relay.KindRequest { // a worker repeats the ID of a request, whatever it is
 		h.ID = strconv.FormatUint(e.ID, 10)
 		if e.Token != 0 {
 			h.ID += "-" + strconv.FormatUint(e.Token, 10)
 		}
 	}
-	if left, ok := e.remaining(now); ok {
-		h.DeadlineUS = max(left.Microseconds(), 1) // 0 would be no limit
+	if e.Deadline != 0 {
+		h.DeadlineUS = max(e.Deadline.Microseconds(), 1) // 0 would be no limit
 	}
 	header, err := json.Marshal(&h)
 	if err != nil {
 		return b, err
 	}
-	if len(header) > MaxFrameHeader || uint64(len(header))+uint64(len(e.Body))+4 > 1<<31 {
-		return b, ErrTooLarge
+	if len(header) > MaxHeader || uint64(len(header))+uint64(len(e.Body))+4 > 1<<31 {
+		return b, relay.ErrTooLarge
 	}
 	b = binary.BigEndian.AppendUint32(b, uint32(4+len(header)+len(e.Body)))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(header)))
@@ -71,22 +73,22 @@ func AppendFrame(b []byte, e *Envelope, now time.Time) ([]byte, error) {
 	return append(b, e.Body...), nil
 }
 
-// ReadFrame reads a frame with a body of at most maxBody bytes. It returns io.EOF if there
-// is nothing to read, and an error that wraps ErrFrame or ErrTooLarge if the bytes are not
+// Read reads a frame with a body of at most maxBody bytes. It returns io.EOF if there
+// is nothing to read, and an error that wraps ErrMalformed or relay.ErrTooLarge if the bytes are not
 // acceptable; then the reader is at no particular place.
-func ReadFrame(r io.Reader, maxBody int) (*Envelope, error) {
+func Read(r io.Reader, maxBody int) (*relay.Envelope, error) {
 	var sizes [8]byte
 	if _, err := io.ReadFull(r, sizes[:]); err != nil {
 		return nil, err
 	}
 	all, header := binary.BigEndian.Uint32(sizes[:4]), binary.BigEndian.Uint32(sizes[4:])
 	switch {
-	case header > MaxFrameHeader:
-		return nil, fmt.Errorf("%w: a header of %d bytes", ErrTooLarge, header)
+	case header > MaxHeader:
+		return nil, fmt.Errorf("%w: a header of %d bytes", relay.ErrTooLarge, header)
 	case uint64(all) < uint64(header)+4:
-		return nil, fmt.Errorf("%w: lengths %d and %d", ErrFrame, all, header)
+		return nil, fmt.Errorf("%w: lengths %d and %d", ErrMalformed, all, header)
 	case uint64(all)-uint64(header)-4 > uint64(maxBody):
-		return nil, fmt.Errorf("%w: a body of %d bytes", ErrTooLarge, all-header-4)
+		return nil, fmt.Errorf("%w: a body of %d bytes", relay.ErrTooLarge, all-header-4)
 	}
 	text := make([]byte, header)
 	if _, err := io.ReadFull(r, text); err != nil {
@@ -134,24 +136,24 @@ func unexpected(err error) error {
 // mostDeadline keeps a deadline far from overflow.
 const mostDeadline = 365 * 24 * time.Hour
 
-func parseHeader(text []byte) (*Envelope, error) {
-	var h frameHeader
+func parseHeader(text []byte) (*relay.Envelope, error) {
+	var h fields
 	if err := json.Unmarshal(text, &h); err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrFrame, err)
+		return nil, fmt.Errorf("%w: %v", ErrMalformed, err)
 	}
-	e := &Envelope{Seq: h.Seq, Attempt: h.Attempt, Subject: h.Subject, ReplyTo: h.ReplyTo, Headers: h.Headers}
+	e := &relay.Envelope{Seq: h.Seq, Attempt: h.Attempt, Subject: h.Subject, ReplyTo: h.ReplyTo, Headers: h.Headers}
 	known := false
-	for k, name := range kindNames {
-		if name == h.Kind {
-			e.Kind, known = Kind(k), true
+	for k := relay.KindRequest; k <= relay.KindCredit; k++ {
+		if k.String() == h.Kind {
+			e.Kind, known = k, true
 		}
 	}
 	if !known {
-		return nil, fmt.Errorf("%w: kind %q", ErrFrame, h.Kind)
+		return nil, fmt.Errorf("%w: kind %q", ErrMalformed, h.Kind)
 	}
 	for _, s := range []string{h.Subject, h.ReplyTo} {
-		if s != "" && CheckSubject(s) != nil {
-			return nil, fmt.Errorf("%w: %w", ErrFrame, CheckSubject(s))
+		if s != "" && relay.CheckSubject(s) != nil {
+			return nil, fmt.Errorf("%w: %w", ErrMalformed, relay.CheckSubject(s))
 		}
 	}
 	if h.ID != "" {
@@ -161,18 +163,18 @@ func parseHeader(text []byte) (*Envelope, error) {
 			e.Token, err = strconv.ParseUint(token, 10, 64)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: id %q", ErrFrame, h.ID)
+			return nil, fmt.Errorf("%w: id %q", ErrMalformed, h.ID)
 		}
 	}
 	switch {
 	case h.DeadlineUS < 0:
-		return nil, fmt.Errorf("%w: deadline_us %d", ErrFrame, h.DeadlineUS)
+		return nil, fmt.Errorf("%w: deadline_us %d", ErrMalformed, h.DeadlineUS)
 	case h.DeadlineUS > mostDeadline.Microseconds():
 		e.Deadline = mostDeadline
 	default:
 		e.Deadline = time.Duration(h.DeadlineUS) * time.Microsecond
 	}
-	if t, err := ParseTrace(h.Traceparent); err == nil { // otherwise there is none, as W3C says
+	if t, err := relay.ParseTrace(h.Traceparent); err == nil { // otherwise there is none, as W3C says
 		e.Trace, e.Trace.State = t, h.Tracestate
 	}
 	return e, nil

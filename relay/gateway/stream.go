@@ -1,4 +1,4 @@
-package relay
+package gateway
 
 import (
 	"bytes"
@@ -10,11 +10,12 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/ws"
 )
 
 // serveEvents answers with server-sent events.
-func (h *HTTPHandler) serveEvents(w http.ResponseWriter, r *http.Request, e Envelope) {
+func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, e relay.Envelope) {
 	s, err := h.c.Open(r.Context(), e)
 	if err != nil {
 		h.fail(w, r, err)
@@ -78,7 +79,7 @@ func reason(err error) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "timeout"
-	case errors.Is(err, ErrFull), errors.Is(err, ErrNoResponder), errors.Is(err, ErrDown), errors.Is(err, ErrClosed):
+	case errors.Is(err, relay.ErrFull), errors.Is(err, relay.ErrNoResponder), errors.Is(err, relay.ErrDown), errors.Is(err, relay.ErrClosed):
 		return "unavailable"
 	}
 	return "failed"
@@ -86,7 +87,7 @@ func reason(err error) string {
 
 // serveSocket serves a WebSocket. Its client is read while a call runs, so that its leaving is
 // noticed, but not when two more messages wait: they are kept here.
-func (h *HTTPHandler) serveSocket(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	c, err := ws.Accept(w, r, ws.Options{MessageLimit: int(h.r.MaxBody)})
 	if err != nil {
 		h.refused.Add(1) // Accept has answered
@@ -115,7 +116,7 @@ func (h *HTTPHandler) serveSocket(w http.ResponseWriter, r *http.Request) {
 				return err
 			}
 			e := h.envelope(r, message)
-			delete(e.Headers, IdempotencyKey) // of the handshake, not of this message
+			delete(e.Headers, relay.IdempotencyKey) // of the handshake, not of this message
 			err = h.answerSocket(ctx, c, e)
 			switch err {
 			case nil:
@@ -144,7 +145,7 @@ const tryAgainLater ws.Code = 1013
 var errNotWritten = errors.New("relay: the client has left")
 
 // answerSocket makes a call, and sends its items.
-func (h *HTTPHandler) answerSocket(ctx context.Context, c *ws.Conn, e Envelope) error {
+func (h *Handler) answerSocket(ctx context.Context, c *ws.Conn, e relay.Envelope) error {
 	s, err := h.c.Open(ctx, e)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package relay_test
+package gateway_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/web"
 	"github.com/spindleloop/spindle/ws"
 )
@@ -79,7 +80,7 @@ func work(release chan struct{}) relay.Handler {
 	}
 }
 
-func TestHTTP(t *testing.T) {
+func Test(t *testing.T) {
 	for name, wrap := range map[string]func(http.Handler) http.Handler{
 		"in tasks":      web.Inline,
 		"on goroutines": func(h http.Handler) http.Handler { return h },
@@ -87,16 +88,16 @@ func TestHTTP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bus := relay.NewLocal(relay.LocalOptions{})
 			serve(t, bus, "work", relay.ServeOptions{}, work(nil))
-			var h, slow, none *relay.HTTPHandler
+			var h, slow, none *gateway.Handler
 			webPlane(t, bus, relay.CallerOptions{}, func(c *relay.Caller) http.Handler {
-				h = relay.HTTP(c, relay.Route{Subject: "work", Timeout: time.Minute, MaxBody: 100})
-				slow = relay.HTTP(c, relay.Route{Subject: "work", Timeout: 100 * time.Millisecond})
-				none = relay.HTTP(c, relay.Route{Subject: "none", RetryAfter: 1500 * time.Millisecond})
+				h = gateway.New(c, gateway.Route{Subject: "work", Timeout: time.Minute, MaxBody: 100})
+				slow = gateway.New(c, gateway.Route{Subject: "work", Timeout: 100 * time.Millisecond})
+				none = gateway.New(c, gateway.Route{Subject: "none", RetryAfter: 1500 * time.Millisecond})
 				mux := http.NewServeMux()
 				mux.Handle("/work", wrap(h))
 				mux.Handle("/slow", wrap(slow))
 				mux.Handle("/none", wrap(none))
-				mux.Handle("/ready", wrap(relay.Ready(bus)))
+				mux.Handle("/ready", wrap(gateway.Ready(bus)))
 				return mux
 			}, func(ctx context.Context, url string) error {
 				const events = "text/event-stream"
@@ -127,10 +128,10 @@ func TestHTTP(t *testing.T) {
 						t.Errorf("%s: %v", c.path, res.Header)
 					}
 				}
-				if s := h.Stats(); s != (relay.HTTPStats{OK: 3, Failed: 2, Refused: 1}) {
+				if s := h.Stats(); s != (gateway.Stats{OK: 3, Failed: 2, Refused: 1}) {
 					t.Errorf("%+v", s)
 				}
-				if s := slow.Stats(); s != (relay.HTTPStats{TimedOut: 1}) {
+				if s := slow.Stats(); s != (gateway.Stats{TimedOut: 1}) {
 					t.Errorf("%+v", s)
 				}
 				if s := none.Stats(); s.Full != 2 {
@@ -168,13 +169,13 @@ func socket(ctx context.Context, t *testing.T, url string) error {
 	return nil
 }
 
-// TestHTTPClientLeaves: its call is cancelled, and counted.
-func TestHTTPClientLeaves(t *testing.T) {
+// TestClientLeaves: its call is cancelled, and counted.
+func TestClientLeaves(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{})
 	w, _ := serve(t, bus, "work", relay.ServeOptions{}, work(nil))
-	var h *relay.HTTPHandler
+	var h *gateway.Handler
 	webPlane(t, bus, relay.CallerOptions{}, func(c *relay.Caller) http.Handler {
-		h = relay.HTTP(c, relay.Route{Subject: "work", Timeout: time.Minute})
+		h = gateway.New(c, gateway.Route{Subject: "work", Timeout: time.Minute})
 		return web.Inline(h)
 	}, func(ctx context.Context, url string) error {
 		err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
@@ -197,13 +198,13 @@ func TestHTTPClientLeaves(t *testing.T) {
 	})
 }
 
-// TestHTTPFull: 503 at once, instead of a request that waits.
-func TestHTTPFull(t *testing.T) {
+// TestFull: 503 at once, instead of a request that waits.
+func TestFull(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{Queue: 1})
 	release := make(chan struct{})
 	w, _ := serve(t, bus, "work", relay.ServeOptions{Concurrency: 1}, work(release))
 	webPlane(t, bus, relay.CallerOptions{WhenFull: relay.FailWhenFull}, func(c *relay.Caller) http.Handler {
-		return web.Inline(relay.HTTP(c, relay.Route{Subject: "work"}))
+		return web.Inline(gateway.New(c, gateway.Route{Subject: "work"}))
 	}, func(ctx context.Context, url string) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			for i := range 2 { // one runs, and one fills the queue
@@ -227,15 +228,15 @@ func TestHTTPFull(t *testing.T) {
 	})
 }
 
-// TestHTTPKeys: a request with the key of one that runs is a conflict. The key of a WebSocket's
+// TestKeys: a request with the key of one that runs is a conflict. The key of a WebSocket's
 // handshake is not that of its messages.
-func TestHTTPKeys(t *testing.T) {
+func TestKeys(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{})
 	release := make(chan struct{})
 	w, _ := serve(t, bus, "work", relay.ServeOptions{Results: relay.NewResults(10)}, work(release))
-	var h *relay.HTTPHandler
+	var h *gateway.Handler
 	webPlane(t, bus, relay.CallerOptions{}, func(c *relay.Caller) http.Handler {
-		h = relay.HTTP(c, relay.Route{Subject: "work", Timeout: time.Minute})
+		h = gateway.New(c, gateway.Route{Subject: "work", Timeout: time.Minute})
 		return web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r.Header.Set(relay.IdempotencyKey, "k")
 			h.ServeHTTP(w, r)
@@ -323,7 +324,7 @@ func TestASYNC01(t *testing.T) {
 // plane has a route for calls, and /health.
 func plane(c *relay.Caller) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/work", web.Inline(relay.HTTP(c, relay.Route{Subject: "work", Timeout: time.Minute})))
+	mux.Handle("/work", web.Inline(gateway.New(c, gateway.Route{Subject: "work", Timeout: time.Minute})))
 	mux.Handle("/health", web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") })))
 	return mux
 }
