@@ -19,6 +19,10 @@ func Story(trace []simkernel.Event) (story []Sentence) {
 		if text == "" {
 			continue
 		}
+		if e.KindOf() == simkernel.Dropped && e.Data == "" && told[text] { // sent again, and lost again
+			continue
+		}
+		told[text] = true
 		if key := shape(e); e.Size > 0 && told[key] {
 			text += ", again"
 		} else {
