@@ -42,6 +42,8 @@ struct Server {
     size_t last_record; // in the outbox, if it is not empty
     Py_ssize_t active, total, max_active, max_total;
     unsigned operations; // that have begun
+    const void *busy;    // the exchange of the last operation that looked at the clock; only compared
+    int64_t busy_since;  // when it did so first
     bool draining;
     bool dates; // responses have a field Date
     long long date_second;

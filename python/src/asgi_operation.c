@@ -7,6 +7,7 @@
 #include "asgi.h"
 
 #define LONGEST_RUN 10000000 // nanoseconds without a poll; with 2 ms, large responses to many clients were sent in smaller parts
+#define LONGEST_RUN_OF_ONE 1000000 // of them for one app, which others wait for
 
 typedef struct {
     PyObject_HEAD
@@ -126,10 +127,17 @@ static int attempt(Operation *o, PyObject **result) {
     return 0;
 }
 
-// keeps_loop reports whether the loop has not polled for long, because apps do not wait. An
+// keeps_loop reports whether the loop has not polled for long, because apps do not wait, or one app does not. An
 // operation that begins then lets the loop turn first. Otherwise an app that awaits only send
 // would never learn that the client is gone, and nothing else would run.
-static bool keeps_loop(Loop *l) { return clock_ns() - l->last_poll > LONGEST_RUN; }
+static bool keeps_loop(Server *s, const Exchange *x) {
+    int64_t now = clock_ns(), polled = s->loop->last_poll;
+    if (s->busy != x || s->busy_since < polled) {
+        s->busy = x;
+        s->busy_since = now;
+    }
+    return now - polled > LONGEST_RUN || now - s->busy_since > LONGEST_RUN_OF_ONE;
+}
 
 static PySendResult operation_send(Operation *o, PyObject *value, PyObject **result) {
     *result = NULL;
@@ -145,7 +153,7 @@ static PySendResult operation_send(Operation *o, PyObject *value, PyObject **res
     if (!o->begun) {
         o->begun = true;
         Server *s = o->x->server;
-        if (++s->operations % 8 == 0 && s->box && keeps_loop(s->loop)) { // the clock costs something
+        if (++s->operations % 8 == 0 && s->box && keeps_loop(s, o->x)) { // the clock costs something
             s->loop->poll_due = true;
             *result = Py_NewRef(Py_None); // as asyncio.sleep(0) does
             return PYGEN_NEXT;

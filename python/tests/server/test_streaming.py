@@ -2,8 +2,10 @@
 
 import asyncio
 import socket
+import statistics
 import struct
 import threading
+import time
 
 import pytest
 
@@ -92,6 +94,32 @@ def test_loop_turns_while_a_client_takes_everything(serve):
     ended.set()
     reader.join()
     assert read[0].endswith(FRAME + b"end")
+
+
+def test_app_that_never_waits_lets_others_run_every_millisecond(serve):
+    """In time of the processor, so that other processes do not count."""
+    gaps, ended = [], threading.Event()
+
+    async def tick():
+        last = time.thread_time()
+        while len(gaps) < 50:
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            gaps.append(now - last)
+            last = now
+
+    async def app(scope, receive, send):
+        ticks = asyncio.create_task(tick())
+        await send(START)
+        while not ticks.done():
+            await send({"type": "http.response.body", "body": b"", "more_body": True})  # no client is too slow for it
+        await send({"type": "http.response.body", "body": b"end"})
+        ended.set()
+
+    client = serve(app).connect().send("GET / HTTP/1.1\nHost: test\n\n")
+    assert client.response().body == b"end"
+    assert ended.wait(30)
+    assert statistics.median(gaps) < 0.004
 
 
 def test_receive_that_never_waits_lets_the_loop_turn(serve):
