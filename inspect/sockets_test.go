@@ -268,3 +268,47 @@ func (quiet) ConnectionMade(*transport.Endpoint)                     {}
 func (quiet) DatagramReceived(*transport.Endpoint, transport.Packet) {}
 func (quiet) ErrorReceived(*transport.Endpoint, error)               {}
 func (quiet) ConnectionLost(*transport.Endpoint, error)              {}
+
+// TestHTTP2StreamsAreShown: an HTTP/2 connection has its windows, and its streams with what they
+// wait for.
+func TestHTTP2StreamsAreShown(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write(make([]byte, 1<<20)) })
+	run(t, "http2", func(ctx context.Context, outside func(func())) error {
+		s := &web.Server{Handler: web.Inline(h), Protocols: new(http.Protocols)}
+		s.Protocols.SetUnencryptedHTTP2(true)
+		sv, err := s.Listen(spindle.LoopOf(ctx), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer sv.Close()
+		outside(func() {
+			tr := &http.Transport{Protocols: s.Protocols, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10}}
+			defer tr.CloseIdleConnections()
+			slow, err := (&http.Client{Transport: tr}).Get("http://" + sv.Addr().String() + "/slow?password=hunter2")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer slow.Body.Close()
+			id := loopNamed(t, "http2").ID
+			until(func() bool {
+				for _, s := range get[inspect.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+id).Sockets {
+					if s.Protocol != "h2" || s.Streams == nil {
+						continue
+					}
+					for _, one := range s.Streams.All {
+						if one.Method == "GET" && one.Path == "/slow" && one.Phase == "sending" && one.Queued > 0 && one.SendWindow == 0 {
+							return true
+						}
+					}
+				}
+				return false
+			})
+			until(func() bool {
+				requests := get[inspect.RequestsAnswer](t, inspect.Options{}, "/api/v1/requests?loop="+id).Requests
+				return len(requests) == 1 && requests[0].Path == "/slow" && requests[0].Stream == 1 && requests[0].Runs == "inline" && requests[0].Task != ""
+			})
+		})
+		return nil
+	})
+}
