@@ -2,7 +2,9 @@ package demo_test
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -172,4 +174,19 @@ func TestBlockButtonIsSeenInTheInspector(t *testing.T) {
 		chromedp.Evaluate(`show('blocked')`, nil), browsertest.Until(row), chromedp.Evaluate(row+`.click()`, nil),
 		browsertest.Until(`[...document.querySelectorAll('#details .stack .fn')].some(e => e.textContent.includes('demo.block'))`))
 	picture(t, tab, "inspector-blocked")
+}
+
+// TestPageShowsItsProtocol: HTTP/1.1 on a plain port, HTTP/2 over TLS.
+func TestPageShowsItsProtocol(t *testing.T) {
+	ctx := browsertest.Start(t, chromedp.Flag("ignore-certificate-errors", true))
+	made := httptest.NewUnstartedServer(nil)
+	made.StartTLS()
+	made.Close()
+	config := &tls.Config{Certificates: made.TLS.Certificates}
+	for url, want := range map[string]string{
+		serve(t, "", 1):                        "HTTP/1.1",
+		serveTLS(t, demo.Options{}, 1, config): "HTTP/2",
+	} {
+		browsertest.Look(t, ctx, chromedp.Navigate(url), browsertest.Until(`document.getElementById('protocol').textContent === '`+want+`'`))
+	}
 }

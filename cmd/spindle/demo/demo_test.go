@@ -3,6 +3,7 @@ package demo_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -31,9 +32,19 @@ func serve(t testing.TB, dir string, loops int) string {
 
 func serveWith(t testing.TB, o demo.Options, loops int) string {
 	t.Helper()
+	return serveTLS(t, o, loops, nil)
+}
+
+// serveTLS is serveWith over TLS, unless config is nil.
+func serveTLS(t testing.TB, o demo.Options, loops int, config *tls.Config) string {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := demo.NewServer(ctx, o)
-	s.Loops = loops
+	s.Loops, s.TLS = loops, config
+	scheme := "http://"
+	if config != nil {
+		scheme = "https://"
+	}
 	at, ended := make(chan net.Addr, 1), make(chan error, 1)
 	s.OnListen = func(a net.Addr) { at <- a }
 	go func() { ended <- s.ListenAndServe(ctx, "127.0.0.1:0") }()
@@ -46,7 +57,7 @@ func serveWith(t testing.TB, o demo.Options, loops int) string {
 	})
 	select {
 	case a := <-at:
-		return "http://" + a.String()
+		return scheme + a.String()
 	case err := <-ended:
 		ended <- nil
 		t.Fatal(err)
