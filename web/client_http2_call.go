@@ -319,9 +319,10 @@ func (c *h2Call) fail(err error) {
 	c.wakeAll()
 }
 
-// cancel ends the call and resets the stream.
+// cancel ends the call and resets the stream, unless the server has ended that with the frame
+// that is the reason.
 func (c *h2Call) cancel(err error) {
-	if c.Closed() || c.ID() == 0 { // or not begun
+	if c.ID() == 0 { // not begun
 		return
 	}
 	c.hc.fc.Reject(&c.Stream, http2.Cancel)
