@@ -22,6 +22,7 @@ import (
 	_ "github.com/spindleloop/spindle/relay"
 	_ "github.com/spindleloop/spindle/relay/gateway"
 	_ "github.com/spindleloop/spindle/relay/process"
+	_ "github.com/spindleloop/spindle/supervise"
 	_ "github.com/spindleloop/spindle/transport"
 	_ "github.com/spindleloop/spindle/ws"
 )
@@ -80,6 +81,7 @@ import (
 	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/relay/process"
 	"github.com/spindleloop/spindle/sim"
+	"github.com/spindleloop/spindle/supervise"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -87,6 +89,7 @@ var (
 	_, _, _, _, _ = errors.New, fmt.Sprint, log.Fatal, os.Open, time.Now
 	_, _, _, _, _ = spindle.Run, cosync.Select, loop.New, sim.Run, web.Inline
 	_, _, _, _, _ = expvar.Publish, inspect.Dump, pyapp.ErrClosed, process.Serve, gateway.Ready
+	_             = supervise.Run
 
 	_ iter.Seq2[int, error]
 
