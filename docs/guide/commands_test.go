@@ -165,7 +165,7 @@ func TestFilesExist(t *testing.T) {
 // anchor returns the fragment by which a heading is linked to.
 func anchor(heading string) string {
 	heading = strings.ToLower(strings.Trim(heading, "# \n"))
-	heading = regexp.MustCompile("[^\\w -]").ReplaceAllString(heading, "")
+	heading = regexp.MustCompile(`[^\w -]`).ReplaceAllString(heading, "")
 	return strings.ReplaceAll(heading, " ", "-")
 }
 
