@@ -118,7 +118,7 @@ func (b *h2Body) enter() error {
 
 func (b *h2Body) read(p []byte) (int, error) {
 	for {
-		n, err, credit := b.take(p)
+		n, credit, err := b.take(p)
 		if credit > 0 {
 			b.consume(credit)
 		}
@@ -132,11 +132,11 @@ func (b *h2Body) read(p []byte) (int, error) {
 }
 
 // take reads without waiting. It returns how much the stream may be told that was read.
-func (b *h2Body) take(p []byte) (n int, err error, credit int) {
+func (b *h2Body) take(p []byte) (n, credit int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return 0, http.ErrBodyReadAfterClose, 0
+		return 0, 0, http.ErrBodyReadAfterClose
 	}
 	n = copy(p, b.buf[b.at:])
 	b.at += n
@@ -144,7 +144,7 @@ func (b *h2Body) take(p []byte) (n int, err error, credit int) {
 		credit, b.credit = b.credit, 0
 	}
 	if b.at < len(b.buf) {
-		return n, nil, credit
+		return n, credit, nil
 	}
 	b.buf, b.at = b.buf[:0], 0
 	if n == 0 || b.err == io.EOF {
@@ -157,7 +157,7 @@ func (b *h2Body) take(p []byte) (n int, err error, credit int) {
 		maps.Copy(b.res.Trailer, b.trailer)
 		b.trailer = nil
 	}
-	return n, err, credit
+	return n, credit, err
 }
 
 // ready reports whether there is something to take.
