@@ -3,7 +3,7 @@ package spindle
 import (
 	"context"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -28,9 +28,9 @@ func Abandon[T any](ctx context.Context, work func() (T, error)) (T, error) {
 func offload[T any](ctx context.Context, op string, work func() (T, error), leave bool) (value T, err error) {
 	// A run ends after its tasks: the result of work that outlives it is one that
 	// no task waits for.
-	at := loopcore.ReportAtClose
+	at := atclose.Report
 	if leave {
-		at = loopcore.DropAtClose
+		at = atclose.Drop
 	}
 	waker, err := NewWaker(ctx)
 	if err != nil {
@@ -39,10 +39,10 @@ func offload[T any](ctx context.Context, op string, work func() (T, error), leav
 	over := false
 	var result T
 	var failure error
-	job, err := loopcore.Offload(LoopOf(ctx).Internal(), poolOf(ctx), at, work, func(v T, e error) {
+	var panicked error
+	job, err := LoopOf(ctx).Internal().Offload(poolOf(ctx), at, work, func() { result, failure = work() }, func(p error) {
 		if !over {
-			over = true
-			result, failure = v, e
+			over, panicked = true, p
 			waker.Wake(nil)
 		}
 	})
@@ -58,8 +58,8 @@ func offload[T any](ctx context.Context, op string, work func() (T, error), leav
 	})); err != nil {
 		return value, err
 	}
-	if job.Panicked() {
-		panic(failure)
+	if panicked != nil {
+		panic(panicked)
 	}
 	return result, failure
 }

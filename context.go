@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -185,11 +185,11 @@ func Rand(ctx context.Context) *rand.Rand {
 		panic(notInTask("Rand"))
 	}
 	scope.s.only("Rand")
-	c := scope.s.l.Internal()
-	return sources.Get(c, func() *rand.Rand {
-		k := c.Kernel()
+	l := scope.s.l
+	return sources.Get(l, func() *rand.Rand {
+		k := l.Internal().Kernel()
 		return rand.New(rand.NewPCG(k.Uint64(), k.Uint64()))
 	})
 }
 
-var sources loopcore.PerLoop[rand.Rand]
+var sources perloop.Values[rand.Rand]

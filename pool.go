@@ -3,7 +3,7 @@ package spindle
 import (
 	"context"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/workers"
 )
 
 // Pool limits the calls of Blocking that run at a time, apart from those of other pools:
@@ -35,7 +35,7 @@ func (p *Pool) In(ctx context.Context) context.Context {
 type poolKey struct{}
 
 // poolOf returns the pool of ctx, or nil for the loop's own.
-func poolOf(ctx context.Context) *loopcore.Pool {
+func poolOf(ctx context.Context) *workers.Pool {
 	p, _ := ctx.Value(poolKey{}).(*Pool)
-	return (*loopcore.Pool)(p)
+	return (*workers.Pool)(p)
 }

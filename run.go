@@ -8,8 +8,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/coro"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -317,7 +317,7 @@ func NurseryOn(ctx context.Context, l *loop.Loop) (n *Nursery, end func(done fun
 // endSoon ends the run in a coming turn. The last task is still on its coroutine, which
 // has to end too.
 func (r *run) endSoon(ctx context.Context, done func(error)) {
-	r.l.Internal().CallSoon(loopcore.RunAtClose, func() {
+	r.l.Internal().CallSoon(atclose.Run, func() {
 		r.s.leave(r)
 		err := r.result(ctx)
 		if done != nil {

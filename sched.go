@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/spindleloop/spindle/internal/coro"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -24,18 +24,18 @@ type sched struct {
 // maxSpare is the number of ended tasks that are kept for reuse.
 const maxSpare = 4096
 
-var scheds loopcore.PerLoop[sched]
+var scheds perloop.Values[sched]
 
 // schedOf returns the scheduler of a loop. Runs that share a loop share its scheduler.
 func schedOf(l *loop.Loop) *sched {
-	if s := scheds.Of(l.Internal()); s != nil {
+	if s := scheds.Of(l); s != nil {
 		return s
 	}
 	s := &sched{l: l}
 	s.traits = newTraits()
-	s.core.Init(l.Internal())
+	s.core.Init(l)
 	l.Internal().DescribeRunning(s.peek)
-	scheds.Set(l.Internal(), s)
+	scheds.Set(l, s)
 	return s
 }
 

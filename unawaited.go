@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 )
 
 // unawaited is the failure of a task that Spawn started, from the task's end until code
@@ -55,7 +55,7 @@ func (r *run) addUnawaited(u *unawaited) {
 // collected is called on a goroutine of the runtime when the future of u was collected:
 // no code can read the failure any more.
 func (r *run) collected(u *unawaited) {
-	_ = r.l.Internal().Post(loopcore.DropAtClose, func() { // a run that has ended has reported it
+	_ = r.l.Internal().Post(atclose.Drop, func() { // a run that has ended has reported it
 		if _, ok := r.unawaited[u]; ok {
 			r.report(u)
 		}

@@ -50,7 +50,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/coro"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/loop"
 )
 
 var (
@@ -68,7 +68,7 @@ var (
 // affinity is the loop that an object belongs to: the loop that used it first.
 type affinity struct {
 	_ noCopy
-	l *loopcore.Loop
+	l *loop.Loop
 }
 
 // noCopy makes go vet report copies of an object after its first use.
@@ -112,12 +112,12 @@ func tryPass(ctx context.Context, s *coro.Scheduler) bool {
 
 // checkContext is checkTask for the task that ctx belongs to.
 func (a *affinity) checkContext(ctx context.Context, name string) {
-	if l := spindle.LoopOf(ctx).Internal(); l != a.l {
+	if l := spindle.LoopOf(ctx); l != a.l {
 		a.bind(l, name)
 	}
 }
 
-func (a *affinity) bind(l *loopcore.Loop, name string) {
+func (a *affinity) bind(l *loop.Loop, name string) {
 	if a.l != nil {
 		panic(foreignUse(name))
 	}
@@ -131,7 +131,7 @@ func (a *affinity) checkCaller(name string) {
 		a.bindCaller(name)
 		return
 	}
-	if a.l.Foreign() {
+	if a.l.Internal().Foreign() {
 		panic(foreignUse(name))
 	}
 }
@@ -139,7 +139,7 @@ func (a *affinity) checkCaller(name string) {
 // checkReader panics unless the caller may read the object: it runs on the object's loop,
 // or that loop does not run.
 func (a *affinity) checkReader(name string) {
-	if a.l != nil && a.l.Foreign() {
+	if a.l != nil && a.l.Internal().Foreign() {
 		panic(foreignUse(name))
 	}
 }
@@ -148,7 +148,7 @@ func (a *affinity) checkReader(name string) {
 //
 //go:noinline
 func (a *affinity) bindCaller(name string) {
-	l := loopcore.Current()
+	l := loop.Internal().Current()
 	if l == nil { // a.l must not be written: a task may bind the object at the same time
 		panic("cosync: " + name + " used from a goroutine that runs no loop; " +
 			"it is for tasks and callbacks; for goroutines use an Inbox")

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -41,7 +41,7 @@ func (f *remote) wake(err error) bool {
 		f.signal <- struct{}{} // does not block: a wait has one signal
 		return true
 	}
-	return f.l.Internal().Post(loopcore.RunAtClose, f.post) == nil
+	return f.l.Internal().Post(atclose.Run, f.post) == nil
 }
 
 // checkpoint fails if ctx is cancelled. The caller may be a task or a goroutine.
@@ -63,7 +63,7 @@ func (b *Inbox[T]) wait(ctx context.Context, d direction, v T) (T, error) {
 	if spindle.Current(ctx) != nil {
 		return b.park(ctx, d, v)
 	}
-	if loopcore.Current() != nil {
+	if loop.Internal().Current() != nil {
 		panic("cosync: " + d.String() + " would block the loop: in a task, pass the task's ctx; in a callback, use TryPut or TryGet")
 	}
 	return b.block(ctx, d, v)

@@ -114,7 +114,7 @@ func work(ctx context.Context, op, name string, fn func() error) error {
 
 // taskContext returns the context of the calling task, or nil for another goroutine.
 func (f *File) taskContext(op string) context.Context {
-	ctx := coro.Here(f.l.Internal())
+	ctx := coro.Here(f.l)
 	if ctx == nil && f.l.Owns() {
 		panic("files: File." + op + " called from a callback of the loop; start a task")
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -18,7 +18,7 @@ type slow struct {
 	began, goOn, ended chan struct{}
 }
 
-var slows loopcore.PerLoop[slow]
+var slows perloop.Values[slow]
 
 func (s *slow) wait() {
 	s.began <- struct{}{}
@@ -48,7 +48,7 @@ func whileReading(t *testing.T, read func(*source), then func(*source, *slow)) {
 		t.Fatal(err)
 	}
 	state := &slow{began: make(chan struct{}, 1), goOn: make(chan struct{}), ended: make(chan struct{}, 1)}
-	slows.Set(l.Internal(), state)
+	slows.Set(l, state)
 	in, out, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func whileReading(t *testing.T, read func(*source), then func(*source, *slow)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
 	go func() { ran <- l.Run(ctx) }()
-	s := &source{core: l.Internal(), l: l}
+	s := &source{l: l}
 	for begun := false; !begun; { // the loop may not run yet
 		read(s)
 		select {

@@ -77,11 +77,9 @@ func (h *handler) closeSocket(w http.ResponseWriter, r *http.Request) {
 		defer stop()
 		found := false
 		if !s.callOnLoop(expired, func() {
-			if row := s.core.WatchAt(kernel.Token(token)); row != nil {
-				if p, ok := row.Watcher.(probe.SocketWatcher); ok {
-					found = true
-					p.AbortSocket()
-				}
+			if p, ok := s.l.Internal().WatcherAt(kernel.Token(token)).(probe.SocketWatcher); ok {
+				found = true
+				p.AbortSocket()
 			}
 		}) {
 			return false, errNoAnswer

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/probe"
 )
 
@@ -134,7 +134,7 @@ func (s *source) setAttached(tasks, metrics bool) {
 	if same || posted {
 		return
 	}
-	err := s.core.Post(loopcore.DropAtClose, func() {
+	err := s.l.Internal().Post(atclose.Drop, func() {
 		s.mu.Lock()
 		want := s.wanted
 		s.attaching, s.attached = false, want
@@ -166,11 +166,11 @@ type attached struct{ tasks, metrics, known bool }
 func (s *source) attachOnLoop(want attached) {
 	switch {
 	case !want.tasks:
-		s.core.Phases = nil
-	case s.core.Phases == nil:
-		s.core.Phases = &loopcore.Phases{Began: s.l.Time()}
+		s.l.Internal().SetPhases(nil)
+	case s.l.Internal().Phases() == nil:
+		s.l.Internal().SetPhases(&probe.Phases{Began: s.l.Time()})
 	}
-	s.core.EachValue(func(v any) {
+	s.l.Internal().EachValue(func(v any) {
 		switch v := v.(type) {
 		case probe.Tasks:
 			v.Attach(want.tasks)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/probe"
 )
 
 const (
@@ -131,7 +131,7 @@ func pause(r *http.Request, d time.Duration) error {
 // newestBlocked returns when the newest blocked turn was noticed.
 func newestBlocked() (at time.Time) {
 	for _, s := range openSources() {
-		turns, _ := s.core.BlockedTurns()
+		turns, _ := s.l.Internal().BlockedTurns()
 		if n := len(turns); n > 0 && turns[n-1].At.After(at) {
 			at = turns[n-1].At
 		}
@@ -141,10 +141,10 @@ func newestBlocked() (at time.Time) {
 
 // nextBlocked returns the oldest blocked turn that was noticed after a time, or nil.
 func nextBlocked(after time.Time) *Blocked {
-	var next *loopcore.BlockedTurn
+	var next *probe.BlockedTurn
 	var of *source
 	for _, s := range (&query{}).sources() {
-		turns, _ := s.core.BlockedTurns()
+		turns, _ := s.l.Internal().BlockedTurns()
 		for i := range turns {
 			if turns[i].At.After(after) && (next == nil || turns[i].At.Before(next.At)) {
 				next, of = &turns[i], s

@@ -99,7 +99,7 @@ const maxForests = 8
 
 // describeTasks describes how the tasks of a loop were read.
 func (s *source) describeTasks(snap *taskSnapshot, stale bool) TaskLoop {
-	info := TaskLoop{ID: s.id, Name: s.core.Name(), Stale: stale}
+	info := TaskLoop{ID: s.id, Name: s.l.Internal().Name(), Stale: stale}
 	if snap != nil {
 		info.AgeNS, info.Slices = int64(now()-snap.at), snap.slices
 		info.SlicesNS, info.LongNS = int64(snap.held), int64(snap.long)

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/spindleloop/spindle/internal/goid"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/probe"
 )
 
 func (h *handler) ended(q *query) (any, error) {
@@ -62,9 +62,9 @@ func (h *handler) blocked(q *query) (any, error) {
 }
 
 // describeBlocked describes a turn that took too long.
-func (s *source) describeBlocked(b *loopcore.BlockedTurn) Blocked {
+func (s *source) describeBlocked(b *probe.BlockedTurn) Blocked {
 	one := Blocked{
-		Loop: s.id, Name: s.core.Name(), At: b.At, ForNS: int64(b.For), Ended: b.Ended, Starved: b.Starved,
+		Loop: s.id, Name: s.l.Internal().Name(), At: b.At, ForNS: int64(b.For), Ended: b.Ended, Starved: b.Starved,
 		Task: b.Task, Line: cmp.Or(b.Line, goid.Line(b.Stack)), Stack: string(b.Stack),
 	}
 	if !b.Ended {
@@ -78,7 +78,7 @@ func (s *source) describeBlocked(b *loopcore.BlockedTurn) Blocked {
 func readBlocked(q *query) (all []Blocked, total int) {
 	all = []Blocked{}
 	for _, s := range q.sources() {
-		turns, _ := s.core.BlockedTurns()
+		turns, _ := s.l.Internal().BlockedTurns()
 		for i := range turns {
 			total++
 			one := s.describeBlocked(&turns[i])

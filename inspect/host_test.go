@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/inspect"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -14,18 +14,18 @@ import (
 // fakeHost is a program that steps a loop and has tasks of its own.
 type fakeHost struct {
 	mu    sync.Mutex
-	state loopcore.HostState // guarded by mu
+	state probe.HostState // guarded by mu
 }
 
 var _ probe.Tasks = (*fakeHost)(nil)
 
-func (h *fakeHost) HostState() loopcore.HostState {
+func (h *fakeHost) HostState() probe.HostState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.state
 }
 
-func (h *fakeHost) set(s loopcore.HostState) {
+func (h *fakeHost) set(s probe.HostState) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.state = s
@@ -45,7 +45,7 @@ func (h *fakeHost) Next(_ func() bool, visit func(*probe.Task)) (more bool) {
 	return false
 }
 
-var hosts loopcore.PerLoop[fakeHost]
+var hosts perloop.Values[fakeHost]
 
 func TestStateOfALoopIsThatOfItsHost(t *testing.T) {
 	l, err := loop.New(loop.Options{Name: t.Name()})
@@ -56,13 +56,13 @@ func TestStateOfALoopIsThatOfItsHost(t *testing.T) {
 	h := &fakeHost{}
 	l.Internal().SetHost(h)
 	for _, c := range []struct {
-		state loopcore.HostState
+		state probe.HostState
 		want  string
 	}{
-		{loopcore.HostState{Idle: true}, "idle"},
-		{loopcore.HostState{Waiting: true, For: time.Hour}, "waiting"},
-		{loopcore.HostState{For: time.Millisecond}, "running"},
-		{loopcore.HostState{For: time.Second, Task: "Task-1", At: "app.py:12", Stack: "File app.py"}, "blocked"},
+		{probe.HostState{Idle: true}, "idle"},
+		{probe.HostState{Waiting: true, For: time.Hour}, "waiting"},
+		{probe.HostState{For: time.Millisecond}, "running"},
+		{probe.HostState{For: time.Second, Task: "Task-1", At: "app.py:12", Stack: "File app.py"}, "blocked"},
 	} {
 		h.set(c.state)
 		got := loopNamed(t, t.Name())
@@ -78,9 +78,9 @@ func TestTasksOfAHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := &fakeHost{}
-	h.set(loopcore.HostState{Waiting: true})
+	h.set(probe.HostState{Waiting: true})
 	l.Internal().SetHost(h)
-	hosts.Set(l.Internal(), h)
+	hosts.Set(l, h)
 	ended := make(chan struct{})
 	stop := make(chan struct{})
 	go func() {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/goid"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -29,8 +28,8 @@ type vitals struct {
 	lanes       Lanes
 	connections int
 	in, out     uint64 // bytes of connections
-	phases      *loopcore.Phases
-	lags        loopcore.Lags
+	phases      *probe.Phases
+	lags        probe.Lags
 	requests    probe.RequestMeter
 }
 
@@ -38,11 +37,11 @@ type vitals struct {
 func (v *vitals) read(s *source) {
 	v.stats, v.clock = s.l.Stats(), s.l.Time()
 	v.lanes = Lanes{
-		High:   s.core.ReadyIn(loopcore.High),
-		Normal: s.core.ReadyIn(loopcore.Normal),
-		Low:    s.core.ReadyIn(loopcore.Low),
+		High:   s.l.Internal().ReadyIn(loop.High),
+		Normal: s.l.Internal().ReadyIn(loop.Normal),
+		Low:    s.l.Internal().ReadyIn(loop.Low),
 	}
-	s.core.EachValue(func(value any) {
+	s.l.Internal().EachValue(func(value any) {
 		if r, ok := value.(probe.Connections); ok {
 			v.connections = r.Open()
 		}
@@ -50,8 +49,8 @@ func (v *vitals) read(s *source) {
 			v.in, v.out = r.Traffic()
 		}
 	})
-	v.lags, v.requests = s.core.Lags, s.requests
-	if p := s.core.Phases; p != nil {
+	v.lags, v.requests = s.l.Internal().Lags(), s.requests
+	if p := s.l.Internal().Phases(); p != nil {
 		copied := *p
 		v.phases = &copied
 	}
@@ -114,10 +113,10 @@ func readLoops() []Loop {
 // it.
 func (s *source) describe() (d Loop) {
 	defer d.correct()
-	d = Loop{ID: s.id, Name: s.core.Name(), Backend: s.l.Backend()}
+	d = Loop{ID: s.id, Name: s.l.Internal().Name(), Backend: s.l.Backend()}
 	_, d.Inspector = servers.Load(s.l)
 	s.describeState(&d)
-	d.Inbox, d.FDs = s.core.InboxLen(), s.core.Watched()
+	d.Inbox, d.FDs = s.l.Internal().InboxLen(), s.l.Internal().Watched()
 	d.Workers, d.Pools = s.workers()
 	d.Tasks = s.tasks.counts()
 
@@ -164,7 +163,7 @@ func (d *Loop) correct() {
 
 // percentile returns the upper bound of the bucket in which a share of the lags since
 // before lie, or 0 if there were none.
-func percentile(lags, before *loopcore.Lags, share float64) int64 {
+func percentile(lags, before *probe.Lags, share float64) int64 {
 	var all, below uint64
 	for i := range lags.Counts {
 		all += lags.Counts[i] - before.Counts[i]
@@ -172,7 +171,7 @@ func percentile(lags, before *loopcore.Lags, share float64) int64 {
 	for i := range lags.Counts {
 		below += lags.Counts[i] - before.Counts[i]
 		if all > 0 && float64(below) >= share*float64(all) {
-			return int64(loopcore.LagLimit(i))
+			return int64(probe.LagLimit(i))
 		}
 	}
 	return 0
@@ -208,15 +207,15 @@ func total(st loop.Stats) uint64 { return st.Callbacks + st.Events + st.TimersFi
 
 // describeState describes what the loop is doing, without asking it.
 func (s *source) describeState(d *Loop) {
-	pulse, polled := s.core.Pulse.Load(), s.core.LastPoll()
+	pulse, polled := s.l.Internal().Pulse(), s.l.Internal().LastPoll()
 	d.Polls = uint64(pulse / 2)
 	d.StateForNS = int64(max(s.l.Time()-polled, 0))
-	if h := s.core.Host(); h != nil {
+	if h := s.l.Internal().Host(); h != nil {
 		s.describeHost(d, h.HostState())
 		return
 	}
 	switch {
-	case !s.core.Running():
+	case !s.l.Internal().Running():
 		d.State, d.StateForNS = "idle", 0
 	case pulse&1 == 0:
 		d.State = "waiting"
@@ -225,12 +224,12 @@ func (s *source) describeState(d *Loop) {
 	default:
 		d.State = "blocked"
 		d.Stack, d.At = s.stack.read(s, pulse)
-		d.Task = s.core.RunningTask()
+		d.Task = s.l.Internal().RunningTask()
 	}
 }
 
 // describeHost describes what the host of the loop is doing.
-func (s *source) describeHost(d *Loop, h loopcore.HostState) {
+func (s *source) describeHost(d *Loop, h probe.HostState) {
 	switch {
 	case h.Idle:
 		d.State, d.StateForNS = "idle", 0
@@ -247,15 +246,15 @@ func (s *source) describeHost(d *Loop, h loopcore.HostState) {
 // answers reports whether the loop runs and is not blocked, so that a question to it is
 // worth waiting for.
 func (s *source) answers() bool {
-	if h := s.core.Host(); h != nil {
+	if h := s.l.Internal().Host(); h != nil {
 		state := h.HostState()
 		return !state.Idle && (state.Waiting || state.For < blockedAfter)
 	}
-	if !s.core.Running() { // between two steps, if it is stepped
-		pulse := s.core.Pulse.Load()
+	if !s.l.Internal().Running() { // between two steps, if it is stepped
+		pulse := s.l.Internal().Pulse()
 		return s.steps.Swap(pulse) != pulse
 	}
-	return s.core.Pulse.Load()&1 == 0 || s.l.Time()-s.core.LastPoll() < blockedAfter
+	return s.l.Internal().Pulse()&1 == 0 || s.l.Time()-s.l.Internal().LastPoll() < blockedAfter
 }
 
 // stackReader takes stacks of the goroutine that runs a loop. Taking one stops all
@@ -279,10 +278,10 @@ func (r *stackReader) read(s *source, pulse uint32) (stack, line string) {
 		return "", "" // stacks are expensive, and the last one was taken a moment ago
 	}
 	if r.pulse != pulse || began-r.at > max(time.Second, 20*r.cost) {
-		taken := goid.CheapStackOf(s.core.Owner())
+		taken := goid.CheapStackOf(s.l.Internal().Owner())
 		r.at = now()
 		r.cost = r.at - began
-		if s.core.Pulse.Load() != pulse {
+		if s.l.Internal().Pulse() != pulse {
 			return "", "" // the loop has continued
 		}
 		r.pulse, r.stack = pulse, string(taken)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -55,7 +54,7 @@ func readMetrics() string {
 		s.mu.Lock()
 		m.v = s.vitals
 		s.mu.Unlock()
-		_, m.blocked = s.core.BlockedTurns()
+		_, m.blocked = s.l.Internal().BlockedTurns()
 		for _, row := range s.readSockets() {
 			if row.Protocol == "websocket" {
 				m.websockets++
@@ -187,7 +186,7 @@ func (w *metricWriter) lags() {
 	w.head(name, "histogram", "How late timers were: how long a callback that is due has to wait.")
 	for i := range w.loops {
 		h := &w.loops[i].v.lags
-		w.histogram(name, w.loops[i].labels, h.Counts[:], func(b int) time.Duration { return loopcore.LagLimit(b) }, h.Sum)
+		w.histogram(name, w.loops[i].labels, h.Counts[:], func(b int) time.Duration { return probe.LagLimit(b) }, h.Sum)
 	}
 }
 

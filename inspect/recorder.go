@@ -3,7 +3,6 @@ package inspect
 import (
 	"time"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -15,7 +14,7 @@ import (
 // objects by their addresses, those of a Recorder number them in the order in which they
 // were first seen.
 type Recorder struct {
-	sources map[*loopcore.Loop]*source
+	sources map[*loop.Loop]*source
 	numbers map[uintptr]uintptr // of objects in the last snapshot, by their address
 	next    uintptr
 }
@@ -23,14 +22,14 @@ type Recorder struct {
 // Suspended is a loop that is suspended in Wait of a simulated kernel.
 type Suspended struct {
 	ID     string
-	Core   *loopcore.Loop
+	Loop   *loop.Loop
 	Paused bool // its host is paused
 }
 
 // Attach turns accounting of tasks on for a loop. It runs on the loop, or while the loop is
 // suspended.
-func (r *Recorder) Attach(c *loopcore.Loop) {
-	c.EachValue(func(v any) {
+func (r *Recorder) Attach(l *loop.Loop) {
+	l.Internal().EachValue(func(v any) {
 		if tasks, ok := v.(probe.Tasks); ok {
 			tasks.Attach(true)
 			tasks.Pin()
@@ -41,16 +40,16 @@ func (r *Recorder) Attach(c *loopcore.Loop) {
 // Take takes a snapshot of loops. The time is the one that has passed since begin.
 func (r *Recorder) Take(begin time.Time, at time.Duration, loops []Suspended) *SnapshotAnswer {
 	known := r.sources
-	r.sources = make(map[*loopcore.Loop]*source) // closed loops are forgotten
+	r.sources = make(map[*loop.Loop]*source) // closed loops are forgotten
 	var all []capture
 	for _, one := range loops {
-		s := known[one.Core]
+		s := known[one.Loop]
 		if s == nil {
-			s = &source{id: one.ID, core: one.Core, l: one.Core.Outer().(*loop.Loop)}
+			s = &source{id: one.ID, l: one.Loop}
 		}
-		r.sources[one.Core] = s
-		one.Core.Lend(func() {
-			r.Attach(one.Core)
+		r.sources[one.Loop] = s
+		one.Loop.Internal().Lend(func() {
+			r.Attach(one.Loop)
 			all = append(all, s.captureAt(at))
 		})
 	}

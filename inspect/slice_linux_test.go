@@ -32,7 +32,7 @@ func withTasks(t *testing.T, n int, fn func(*source)) {
 				}
 			}
 			l := spindle.LoopOf(ctx)
-			fn(&source{core: l.Internal(), l: l})
+			fn(&source{l: l})
 			nursery.Scope().Cancel(nil)
 			return nil
 		})

@@ -27,7 +27,7 @@ func Snapshot(ctx context.Context) SnapshotAnswer {
 	if !l.Owns() {
 		panic("inspect: Snapshot called from a goroutine that is not the loop's; call it in a task")
 	}
-	s := &source{id: loopID(l.Internal().ID()), core: l.Internal(), l: l}
+	s := &source{id: loopID(l.Internal().ID()), l: l}
 	if known := knownSource(l.Internal().ID()); known != nil {
 		known.tasks.forget() // the walk below ends one that is in progress
 	}

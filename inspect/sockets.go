@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/internal/sock"
 )
@@ -48,7 +48,7 @@ func (s *source) readSockets() []socketRow {
 	defer stop()
 	select {
 	case <-s.walkSockets():
-	case <-s.core.Done():
+	case <-s.l.Done():
 	case <-expired:
 	}
 	rows, _ := r.latest()
@@ -71,7 +71,7 @@ func (s *source) walkSockets() (done <-chan struct{}) {
 	var step func()
 	step = func() {
 		if w.slice(s) {
-			s.core.CallSoon(loopcore.DropAtClose, step)
+			s.l.Internal().CallSoon(atclose.Drop, step)
 			return
 		}
 		s.sockets.end(w)
@@ -81,7 +81,7 @@ func (s *source) walkSockets() (done <-chan struct{}) {
 	case s.l.Owns():
 		w.finish(s)
 		s.sockets.end(w)
-	case s.core.Post(loopcore.DropAtClose, step) != nil: // the loop is closed
+	case s.l.Internal().Post(atclose.Drop, step) != nil: // the loop is closed
 		s.sockets.forget()
 		s.sockets.end(w)
 	}
@@ -169,12 +169,12 @@ const checkSockets = 8
 // addSocket adds the socket of a row in the table of descriptors. It reports whether there
 // are more. It runs on the loop.
 func (s *source) addSocket(rows []socketRow, at int, known, fresh map[uint64]*ends) ([]socketRow, bool) {
-	w, tok, ok := s.core.WatchRow(at)
+	w, fd, tok, ok := s.l.Internal().WatchRow(at)
 	if !ok || w == nil {
 		return rows, ok
 	}
-	row := socketRow{Socket: probe.Socket{Token: uint64(tok), FD: int(w.FD), Kind: "watch", State: "open"}}
-	if p, ok := w.Watcher.(probe.SocketWatcher); ok {
+	row := socketRow{Socket: probe.Socket{Token: uint64(tok), FD: fd, Kind: "watch", State: "open"}}
+	if p, ok := w.(probe.SocketWatcher); ok {
 		p.ProbeSocket(&row.Socket)
 	}
 	row.ends = s.endsOf(&row.Socket, known, fresh)
@@ -184,7 +184,7 @@ func (s *source) addSocket(rows []socketRow, at int, known, fresh map[uint64]*en
 // addListeners replaces the rows of listeners, which the table shows as plain watches.
 func (s *source) addListeners(rows *[]socketRow, known, fresh map[uint64]*ends) {
 	listeners := map[int]bool{} // paused, by descriptor
-	s.core.EachValue(func(v any) {
+	s.l.Internal().EachValue(func(v any) {
 		if r, ok := v.(probe.Listeners); ok {
 			r.EachListener(func(fd int, paused bool) { listeners[fd] = paused })
 		}
@@ -208,7 +208,7 @@ func (s *source) endsOf(row *probe.Socket, known, fresh map[uint64]*ends) *ends 
 	e := known[row.Token]
 	if e == nil {
 		e = &ends{seen: now()}
-		k := s.core.Kernel()
+		k := s.l.Internal().Kernel()
 		var local, peer kernel.Addr
 		var err error
 		if local, err = k.LocalAddr(row.FD); err == nil {
@@ -229,7 +229,7 @@ func (s *source) typeOf(row *probe.Socket) kernel.Type {
 	case "packet":
 		return kernel.Datagram
 	case "watch":
-		if shape, err := s.core.Kernel().Native().Shape(row.FD); err == nil {
+		if shape, err := s.l.Internal().Kernel().Native().Shape(row.FD); err == nil {
 			return shape.Type
 		}
 	}

@@ -5,16 +5,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
 
 // source is a loop that is inspected. Any goroutine may use it.
 type source struct {
-	id   string
-	core *loopcore.Loop
-	l    *loop.Loop
+	id string
+	l  *loop.Loop
 
 	mu      sync.Mutex
 	vitals  vitals // guarded by mu
@@ -46,14 +45,14 @@ func openSources() (all []*source) {
 	sources.mu.Lock()
 	defer sources.mu.Unlock()
 	byID := make(map[uint64]*source)
-	for _, c := range loopcore.OpenLoops() {
-		l, ok := c.Outer().(*loop.Loop)
-		if !ok || !c.Kernel().Real() {
+	for _, l := range loop.Internal().Open() {
+		c := l.Internal()
+		if !c.Kernel().Real() {
 			continue
 		}
 		s := sources.byID[c.ID()]
 		if s == nil {
-			s = &source{id: loopID(c.ID()), core: c, l: l}
+			s = &source{id: loopID(c.ID()), l: l}
 		}
 		byID[c.ID()] = s
 		all = append(all, s)
@@ -80,7 +79,7 @@ func (s *source) callOnLoop(expired <-chan time.Time, fn func()) bool {
 	}
 	done := make(chan struct{})
 	var dropped atomic.Bool // the caller does not wait any more
-	err := s.core.Post(loopcore.DropAtClose, func() {
+	err := s.l.Internal().Post(atclose.Drop, func() {
 		if !dropped.Load() {
 			fn()
 			close(done)
@@ -92,7 +91,7 @@ func (s *source) callOnLoop(expired <-chan time.Time, fn func()) bool {
 	select {
 	case <-done:
 		return true
-	case <-s.core.Done():
+	case <-s.l.Done():
 	case <-expired:
 	}
 	dropped.Store(true)

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/probe"
 )
 
@@ -231,7 +231,7 @@ func (s *source) waits(w *taskWalk, expired <-chan time.Time) bool {
 	select {
 	case <-w.done:
 		return true
-	case <-s.core.Done():
+	case <-s.l.Done():
 	case <-expired:
 	}
 	return false
@@ -266,7 +266,7 @@ func (s *source) walkTasks(w *taskWalk) bool {
 	var step func()
 	post := func() bool {
 		snap.reserve()
-		if s.core.Post(loopcore.DropAtClose, step) != nil {
+		if s.l.Internal().Post(atclose.Drop, step) != nil {
 			s.tasks.end(w, nil)
 			return false
 		}
@@ -281,7 +281,7 @@ func (s *source) walkTasks(w *taskWalk) bool {
 		case snap.isFull():
 			background(func() { post() })
 		default:
-			s.core.CallSoon(loopcore.DropAtClose, step)
+			s.l.Internal().CallSoon(atclose.Drop, step)
 		}
 	}
 	return post()
@@ -311,7 +311,7 @@ func (snap *taskSnapshot) slice(s *source, walk *probe.TaskWalk) (more bool) {
 // abandon ends a walk after the loop did not answer in time: a walk in progress remembers
 // every task that enters a scope. It does not wait for the loop.
 func (s *source) abandon(walk *probe.TaskWalk) {
-	_ = s.core.Post(loopcore.DropAtClose, func() {
+	_ = s.l.Internal().Post(atclose.Drop, func() {
 		if *walk != nil {
 			(*walk).End()
 		}
@@ -320,7 +320,7 @@ func (s *source) abandon(walk *probe.TaskWalk) {
 
 // begin begins the walk. It returns nil if the loop has no tasks. It runs on the loop.
 func (snap *taskSnapshot) begin(s *source) (walk probe.TaskWalk) {
-	s.core.EachValue(func(v any) {
+	s.l.Internal().EachValue(func(v any) {
 		if tasks, ok := v.(probe.Tasks); ok && snap.tasks == nil { // of a host first, which is there from the beginning
 			snap.tasks = tasks
 			walk = tasks.WalkTasks()

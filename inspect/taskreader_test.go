@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -18,7 +18,7 @@ type longWalk struct {
 	walks, left int
 }
 
-var longWalks loopcore.PerLoop[longWalk]
+var longWalks perloop.Values[longWalk]
 
 func (l *longWalk) Attach(bool)              {}
 func (l *longWalk) LabelAll(bool)            {}
@@ -54,11 +54,11 @@ func TestWalkThatTakesLongGoesOn(t *testing.T) {
 	}
 	defer l.Close()
 	tasks := &longWalk{began: make(chan struct{}), goOn: make(chan struct{})}
-	longWalks.Set(l.Internal(), tasks)
+	longWalks.Set(l, tasks)
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
 	go func() { ran <- l.Run(ctx) }()
-	s := &source{core: l.Internal(), l: l}
+	s := &source{l: l}
 	s.tasks.last = &taskSnapshot{at: -time.Hour} // otherwise it waits longer
 	for begun := false; !begun; {                // the loop may not run yet
 		if snap, stale := s.readTasks(); !stale || snap.n != 0 {

@@ -24,7 +24,7 @@ type Workers struct {
 // are one row.
 func (s *source) workers() (own Workers, pools []Pool) {
 	pools = []Pool{} // not null
-	for i, c := range s.core.WorkerCounts() {
+	for i, c := range s.l.Internal().WorkerCounts() {
 		w := Workers{Limit: c.Limit, Busy: c.Busy, Queued: c.Queued, Done: c.Delivered}
 		if i == 0 {
 			own = w

@@ -1,4 +1,4 @@
-package loopcore
+package loop
 
 import (
 	"cmp"
@@ -9,32 +9,38 @@ import (
 	"github.com/spindleloop/spindle/internal/goid"
 )
 
+// process is what Spindle's own packages ask about all loops of the process.
+type process struct{}
+
+// Internal is for Spindle's own packages, like Loop.Internal.
+func Internal() process { return process{} }
+
 // Current returns the loop that the caller runs on: in a callback, in a task, or in the
 // goroutine that steps the loop, within the step. It returns nil elsewhere. Any goroutine
 // may call it. It looks at every open loop of the process, so callers keep the result.
-func Current() *Loop {
+func (process) Current() *Loop {
 	g := goid.Current()
 	open.mu.Lock()
 	defer open.mu.Unlock()
 	for ref := range open.loops { // any order: a goroutine runs at most one
-		switch c := ref.Value(); {
-		case c == nil: // it was dropped without Close
+		switch l := ref.Value(); {
+		case l == nil: // it was dropped without Close
 			delete(open.loops, ref)
-		case c.owner.Load() == g:
-			return c
+		case l.owner.Load() == g:
+			return l
 		}
 	}
 	return nil
 }
 
-// OpenLoops returns the loops of the process that are not closed, oldest first. Any
-// goroutine may call it.
-func OpenLoops() (all []*Loop) {
+// Open returns the loops of the process that are not closed, oldest first. Any goroutine
+// may call it.
+func (process) Open() (all []*Loop) {
 	open.mu.Lock()
 	defer open.mu.Unlock()
 	for ref := range open.loops { // any order: sorted below
-		if c := ref.Value(); c != nil {
-			all = append(all, c)
+		if l := ref.Value(); l != nil {
+			all = append(all, l)
 		}
 	}
 	slices.SortFunc(all, func(a, b *Loop) int { return cmp.Compare(a.id, b.id) })
@@ -49,19 +55,19 @@ var open struct {
 	made  uint64                          // loops so far; guarded by mu
 }
 
-func (c *Loop) register() {
+func (l *Loop) register() {
 	open.mu.Lock()
 	defer open.mu.Unlock()
 	if open.loops == nil {
 		open.loops = make(map[weak.Pointer[Loop]]struct{})
 	}
-	open.loops[weak.Make(c)] = struct{}{}
+	open.loops[weak.Make(l)] = struct{}{}
 	open.made++
-	c.id = open.made
+	l.id = open.made
 }
 
-func (c *Loop) unregister() {
+func (l *Loop) unregister() {
 	open.mu.Lock()
 	defer open.mu.Unlock()
-	delete(open.loops, weak.Make(c))
+	delete(open.loops, weak.Make(l))
 }

@@ -1,27 +1,23 @@
-package loopcore_test
+package loop_test
 
 import (
 	"testing"
 
-	"github.com/spindleloop/spindle/internal/leak"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
-
 func TestCurrentIsTheLoopOfTheCaller(t *testing.T) {
 	a, b := newLoop(t, loop.Options{}), newLoop(t, loop.Options{})
-	if loopcore.Current() != nil {
+	if loop.Internal().Current() != nil {
 		t.Error("Current is not nil before a loop runs")
 	}
 	for _, l := range []*loop.Loop{a, b} {
-		elsewhere := make(chan *loopcore.Loop)
+		elsewhere := make(chan *loop.Loop)
 		l.CallSoon(func() {
-			if loopcore.Current() != l.Internal() {
+			if loop.Internal().Current() != l {
 				t.Error("Current in a callback is another loop")
 			}
-			go func() { elsewhere <- loopcore.Current() }()
+			go func() { elsewhere <- loop.Internal().Current() }()
 			if <-elsewhere != nil {
 				t.Error("Current on a goroutine that a callback started is not nil")
 			}
@@ -31,7 +27,7 @@ func TestCurrentIsTheLoopOfTheCaller(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if loopcore.Current() != nil {
+	if loop.Internal().Current() != nil {
 		t.Error("Current is not nil after the loops ran")
 	}
 }

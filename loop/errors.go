@@ -8,27 +8,26 @@ import (
 	"strings"
 
 	"github.com/spindleloop/spindle/internal/goid"
-	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 var (
 	// ErrClosed is returned by calls on a closed loop.
-	ErrClosed = loopcore.ErrClosed
+	ErrClosed = errors.New("loop: closed")
 	// ErrRunning is returned by Close while the loop is running.
 	ErrRunning = errors.New("loop: running; Stop it and wait for Run to return")
 	// ErrExists means that a descriptor is watched already. If that is unexpected,
 	// a descriptor was closed before its watch was removed, and its number reused.
-	ErrExists = loopcore.ErrExists
+	ErrExists = errors.New("loop: descriptor is watched already (or was closed before its watch was removed)")
 	// ErrNotWatched means that a watch was cancelled, or never existed.
-	ErrNotWatched = loopcore.ErrNotWatched
+	ErrNotWatched = errors.New("loop: descriptor is not watched")
 	// ErrNotPollable means that a descriptor can never be waited for: regular files
 	// and directories are always ready. Use Offload for them.
-	ErrNotPollable = loopcore.ErrNotPollable
+	ErrNotPollable = errors.New("loop: descriptor cannot be polled (a regular file or directory? use Offload)")
 	// ErrBusy means that too many jobs wait for a worker; see Options.MaxOffloads.
-	ErrBusy = loopcore.ErrBusy
+	ErrBusy = errors.New("loop: too many jobs wait for a worker")
 	// ErrGoexit is the Value of a *PanicError for a callback that called
 	// runtime.Goexit (as t.FailNow does).
-	ErrGoexit = loopcore.ErrGoexit
+	ErrGoexit = errors.New("runtime.Goexit")
 )
 
 // OpError is an error with the operation that failed, and its descriptor.
@@ -61,8 +60,6 @@ type PanicError struct {
 
 	again bool // Error prints Stack too
 }
-
-func newPanicError(value any, stack []byte) error { return &PanicError{Value: value, Stack: stack} }
 
 // Repanic panics with a copy of e. If nothing recovers that, Go prints its text as the
 // program ends. So the text of the copy includes Stack: Go itself prints only the stack

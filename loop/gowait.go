@@ -1,4 +1,4 @@
-package loopcore
+package loop
 
 import (
 	"sync/atomic"
@@ -24,7 +24,7 @@ import (
 // growing number of waits, and after some of them the notifications end.
 type goWait struct {
 	signal  chan struct{} // ends the wait; holds one signal; any goroutine
-	active  atomic.Bool   // Interrupt must send a signal; any goroutine
+	active  atomic.Bool   // interrupt must send a signal; any goroutine
 	arrived atomic.Bool   // the kernel has events, or a timer is due; any goroutine
 
 	// Loop goroutine only.
@@ -47,14 +47,9 @@ const (
 	goWaitKeep   = 3                      // with more misses in a row, the notifications end
 )
 
-// ExpectPost says that a goroutine will probably post very soon. The loop's next wait may
-// then be in Go's scheduler.
-func (c *Loop) ExpectPost() { c.goWait.expected = true }
-
-// WaitsInGo reports whether the loop's next wait is to be one of WaitInGo. Package loop
-// calls it before a wait of Run.
-func (c *Loop) WaitsInGo() bool {
-	w := &c.goWait
+// waitsInGo reports whether the loop's next wait, of Run, is to be one of waitInGo.
+func (l *Loop) waitsInGo() bool {
+	w := &l.goWait
 	if !w.expected {
 		return false
 	}
@@ -63,13 +58,13 @@ func (c *Loop) WaitsInGo() bool {
 		w.skip--
 		return false
 	}
-	return w.stop != nil || !w.refused && w.start(c)
+	return w.stop != nil || !w.refused && w.start(l)
 }
 
 // start begins the notifications. It reports false if there are none.
-func (w *goWait) start(c *Loop) bool {
-	n, ok := c.config.Kernel.Poller.(kernel.Notifier)
-	if !ok || c.entered.Locked() {
+func (w *goWait) start(l *Loop) bool {
+	n, ok := l.k.Poller.(kernel.Notifier)
+	if !ok || l.entered.Locked() {
 		w.refused = true
 		return false
 	}
@@ -99,33 +94,43 @@ func (w *goWait) notify() {
 	}
 }
 
-// MustPoll reports whether the kernel must be polled before WaitInGo.
-func (c *Loop) MustPoll() bool {
-	w := &c.goWait
+// mustPoll reports whether the kernel must be polled before the wait.
+func (l *Loop) mustPoll() bool {
+	w := &l.goWait
 	if w.arrived.Load() {
 		w.arrived.Store(false)
-		w.unpolled, c.TimersChanged = true, true // it may have been the timer
+		w.unpolled = true
 	}
 	return w.unpolled
 }
 
-// Polled says that the kernel was polled, and how many events it returned. Some may be
-// left unless there were none.
-func (c *Loop) Polled(events int) { c.goWait.unpolled = events > 0 }
-
-// WaitInGo waits until Interrupt is called, the kernel has events, or the time is next,
-// unless there is no next. Package loop calls it if MustPoll has reported false, or Polled
-// was called since.
-func (c *Loop) WaitInGo(next time.Duration, timers bool) {
-	w := &c.goWait
-	began := c.config.Kernel.Mono()
-	c.TimersChanged = false
-	if timers && (!w.armed || next < w.fires || w.fires <= began) {
-		w.arm(next, next-began)
+// waitInGo is poll if a goroutine is about to post. It waits until interrupt is called, the
+// kernel has events, or a timer is due.
+func (l *Loop) waitInGo() {
+	l.trimLanes()
+	if l.mustPoll() {
+		l.pulse.Add(2)
+		n, err := l.k.Wait(l.events.all, 0)
+		if l.polled(n, err); n > 0 || err != nil || l.timersDue {
+			return
+		}
+	}
+	w := &l.goWait
+	began := l.k.Mono()
+	next, timers := l.wheel.Next()
+	if due := time.Duration(next); timers && (!w.armed || due < w.fires || w.fires <= began) {
+		w.arm(due, due-began)
+	}
+	if l.phases != nil {
+		l.phases.BeginWait(began)
 	}
 	w.forget()
-	c.receive()
-	w.adapt(c.ReadClock() - began)
+	l.receive()
+	l.readClock()
+	if l.phases != nil {
+		l.phases.EndWait(l.now)
+	}
+	w.adapt(l.now - began)
 }
 
 // arm makes the timer fire at a time. It is not stopped when it is not needed any more:
@@ -140,19 +145,17 @@ func (w *goWait) arm(at, in time.Duration) {
 }
 
 // receive waits for a signal, unless there is something to do already.
-func (c *Loop) receive() {
-	w := &c.goWait
+func (l *Loop) receive() {
+	w := &l.goWait
 	w.waits++
 	w.active.Store(true)
-	c.Pulse.Add(1)
-	if !c.inbox.waiting.Load() && !w.arrived.Load() {
+	l.pulse.Add(1)
+	if !l.inbox.waiting.Load() && !w.arrived.Load() {
 		<-w.signal
 	}
-	c.Pulse.Add(1)
+	l.pulse.Add(1)
 	w.active.Store(false)
-	if c.AfterWait != nil {
-		c.AfterWait()
-	}
+	l.watchdog.look()
 }
 
 // forget drops a signal of something that the loop is about to look at.
@@ -189,9 +192,3 @@ func (w *goWait) end() {
 	}
 	w.arrived.Store(false)
 }
-
-// GoWaits returns how often the loop has waited in Go's scheduler.
-func (c *Loop) GoWaits() uint64 { return c.goWait.waits }
-
-// EndGoWait ends the notifications when the loop closes.
-func (c *Loop) EndGoWait() { c.goWait.end() }

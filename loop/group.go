@@ -67,7 +67,7 @@ func (g *Group) Run(ctx context.Context) error {
 	for _, l := range g.loops {
 		// Checked here, on the caller's goroutine: a panic of Run on a goroutine of
 		// the group would end the program.
-		if l.core.Running() || l.core.Closed() {
+		if l.isRunning() || l.isClosed() {
 			panic("loop: Group.Run on a group that is closed or running")
 		}
 	}
@@ -128,7 +128,7 @@ func (g *Group) Go(fn func(*Loop)) error {
 		panic("loop: Group.Go with a nil function")
 	}
 	l := g.least()
-	return l.core.PostEntry(nil, groupCall{l, fn})
+	return l.postEntry(nil, groupCall{l, fn})
 }
 
 // groupCall is a posted function of Group.Go. Its type lets Close report fn by name.
@@ -156,14 +156,14 @@ func (g *Group) least() *Loop {
 }
 
 func (l *Loop) load() int {
-	jobs, _ := l.core.Jobs()
-	return l.core.Watched() + l.core.InboxLen() + jobs
+	jobs, _ := l.jobs()
+	return int(l.watches.active.Load()) + l.inbox.len() + jobs
 }
 
 // Close closes every loop. While a loop runs, it fails with ErrRunning and closes none.
 func (g *Group) Close() error {
 	for _, l := range g.loops {
-		if l.core.Running() {
+		if l.isRunning() {
 			return ErrRunning
 		}
 	}

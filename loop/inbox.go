@@ -1,7 +1,6 @@
-package loopcore
+package loop
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 )
@@ -14,47 +13,29 @@ type inbox struct {
 
 	mu     sync.Mutex
 	fns    []func()    // guarded by mu; nil stands for the next of others
-	others []Coroutine // guarded by mu
+	others []coroutine // guarded by mu
 	closed bool        // guarded by mu
 
 	spare       []func()    // the consumer's; swapped with fns
-	spareOthers []Coroutine // the consumer's; swapped with others
+	spareOthers []coroutine // the consumer's; swapped with others
 }
 
 // keepInbox is the capacity that an inbox may keep after a flood.
 const keepInbox = 1 << 16
 
-// Post runs fn on the loop, in the Normal lane. Close treats fn as at says. Any goroutine
-// may call it. After Close it returns ErrClosed, and fn does not run, whatever at is.
-func (c *Loop) Post(at AtClose, fn func()) error {
-	if fn == nil {
-		panic("loop: Post with a nil callback")
+// postEntry adds fn to the inbox, or co if fn is nil. Any goroutine may call it.
+func (l *Loop) postEntry(fn func(), co coroutine) error {
+	if l.witness != nil && l.runsElsewhere() {
+		l.witness.Foreign()
 	}
-	if at == ReportAtClose {
-		return c.PostEntry(fn, nil)
-	}
-	return c.PostEntry(nil, at.entry(fn))
-}
-
-// AfterFunc calls fn on the loop once ctx has ended, unless stop is called before. If the
-// loop closes first, fn is not called. Any goroutine may call AfterFunc and stop.
-func (c *Loop) AfterFunc(ctx context.Context, fn func()) (stop func() bool) {
-	return c.config.Kernel.AfterFunc(ctx, func() { _ = c.Post(DropAtClose, fn) })
-}
-
-// PostEntry adds fn to the inbox, or co if fn is nil. Any goroutine may call it.
-func (c *Loop) PostEntry(fn func(), co Coroutine) error {
-	if c.witness != nil && c.runsElsewhere() {
-		c.witness.Foreign()
-	}
-	first, err := c.inbox.put(fn, co)
+	first, err := l.inbox.put(fn, co)
 	if err == nil && first {
-		c.Interrupt()
+		l.interrupt()
 	}
 	return err
 }
 
-func (b *inbox) put(fn func(), co Coroutine) (first bool, err error) {
+func (b *inbox) put(fn func(), co coroutine) (first bool, err error) {
 	// The lock is held for a few instructions; a few tries are cheaper than
 	// queueing for it.
 	locked := false
@@ -82,9 +63,9 @@ func (b *inbox) put(fn func(), co Coroutine) (first bool, err error) {
 	return first, nil
 }
 
-// TakeInbox moves what was posted into the Normal lane.
-func (c *Loop) TakeInbox() {
-	b := &c.inbox
+// takeInbox moves what was posted into the Normal lane.
+func (l *Loop) takeInbox() {
+	b := &l.inbox
 	b.mu.Lock()
 	fns, others := b.fns, b.others
 	b.fns, b.others = b.spare[:0], b.spareOthers[:0]
@@ -93,13 +74,13 @@ func (c *Loop) TakeInbox() {
 	next := 0
 	for _, fn := range fns {
 		if fn != nil {
-			c.lanes[Normal].push(fn)
+			l.lanes[Normal].push(fn)
 			continue
 		}
-		c.lanes[Normal].pushCoroutine(others[next])
+		l.lanes[Normal].pushCoroutine(others[next])
 		next++
 	}
-	c.posted += uint64(len(fns))
+	l.stats.Posted += uint64(len(fns))
 	clear(fns)
 	clear(others)
 	if cap(fns) > keepInbox {
@@ -108,20 +89,28 @@ func (c *Loop) TakeInbox() {
 	b.spare, b.spareOthers = fns, others
 }
 
-// InboxWaiting reports whether the loop must look at its inbox, or at what was published
-// before NoticeInbox.
-func (c *Loop) InboxWaiting() bool { return c.inbox.waiting.Load() }
+// interrupt wakes the loop if it waits in the kernel. The caller has published what the
+// loop is to see, and the loop looks for it after it made the pulse even: one of the two
+// always sees the other. Any goroutine may call it.
+func (l *Loop) interrupt() {
+	if l.pulse.Load()&1 == 0 {
+		if l.goWait.active.Load() {
+			l.goWait.notify()
+			return
+		}
+		l.k.Wake()
+	}
+}
 
-// NoticeInbox makes InboxWaiting true, so that the loop does not wait in the kernel. Any
+// attend makes the loop look at what was published before, and does not let it wait. Any
 // goroutine may call it.
-func (c *Loop) NoticeInbox() { c.inbox.waiting.Store(true) }
+func (l *Loop) attend() {
+	l.inbox.waiting.Store(true)
+	l.interrupt()
+}
 
-// Posted returns the number of entries that were taken from the inbox.
-func (c *Loop) Posted() uint64 { return c.posted }
-
-// InboxLen returns the number of entries in the inbox. Any goroutine may call it.
-func (c *Loop) InboxLen() int {
-	b := &c.inbox
+// len returns the number of entries. Any goroutine may call it.
+func (b *inbox) len() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.fns)

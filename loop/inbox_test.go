@@ -1,4 +1,4 @@
-package loopcore_test
+package loop_test
 
 import (
 	"context"

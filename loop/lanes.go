@@ -1,115 +1,86 @@
-package loopcore
+package loop
 
-// Priority selects the lane in which a ready callback waits. Package loop documents it.
-type Priority uint8
+// priorities is the number of lanes.
+const priorities = 3
 
-// Priorities, and how many there are.
-const (
-	Normal Priority = iota
-	High
-	Low
-	priorities = iota
-)
-
-// Of the PhaseSize callbacks of a turn, the lower lanes get at least these if they have
+// Of the phaseSize callbacks of a turn, the lower lanes get at least these if they have
 // work: a flood of High callbacks slows them but never stops them.
 const (
 	normalShare = 16
 	lowShare    = 4
 )
 
-// Push adds a callback to the lane of p. The result is for Cancel. It does not check that
-// the caller is on the loop.
-func (c *Loop) Push(p Priority, fn func()) (seq uint64) { return c.lanes[p].push(fn) }
-
-// PushNormal is Push into the Normal lane for CallSoon of package loop, with its checks. It is
-// one call, because the compiler can inline neither push nor a function that calls it.
-func (c *Loop) PushNormal(fn func()) (seq uint64) {
-	c.Only("CallSoon")
-	if fn == nil {
-		panic("loop: CallSoon with a nil callback")
-	}
-	q := &c.lanes[Normal]
-	if q.full() {
-		q.grow()
-	}
-	return q.append(fn)
-}
-
-// Cancel removes a callback of Push. It reports whether the callback was still pending.
-func (c *Loop) Cancel(p Priority, seq uint64) bool { return c.lanes[p].cancel(seq) }
-
-// Waiting returns the number of entries in the lanes that will run.
-func (c *Loop) Waiting() int {
+// waiting returns the number of entries in the lanes that will run.
+func (l *Loop) waiting() int {
 	n := 0
-	for i := range c.lanes {
-		n += c.lanes[i].waiting()
+	for i := range l.lanes {
+		n += l.lanes[i].waiting()
 	}
 	return n
 }
 
-// Ready returns the number of entries in the lanes, cancelled ones included.
-func (c *Loop) Ready() int {
-	return c.lanes[Normal].len() + c.lanes[High].len() + c.lanes[Low].len()
+// ready returns the number of entries in the lanes, cancelled ones included.
+func (l *Loop) ready() int {
+	return l.lanes[Normal].len() + l.lanes[High].len() + l.lanes[Low].len()
 }
 
-// Ran returns the number of entries that have run. The head of a lane counts those that
+// ran returns the number of entries that have run. The head of a lane counts those that
 // left it, so running an entry updates no counter.
-func (c *Loop) Ran() uint64 {
+func (l *Loop) ran() uint64 {
 	n := uint64(0)
-	for i := range c.lanes {
-		n += c.lanes[i].ran()
+	for i := range l.lanes {
+		n += l.lanes[i].ran()
 	}
 	return n
 }
 
-// TrimLanes frees the memory that a flood of callbacks took. It is for a loop with
+// trimLanes frees the memory that a flood of callbacks took. It is for a loop with
 // nothing ready.
-func (c *Loop) TrimLanes() {
-	for i := range c.lanes {
-		c.lanes[i].trim()
+func (l *Loop) trimLanes() {
+	for i := range l.lanes {
+		l.lanes[i].trim()
 	}
 }
 
-// RunReady runs a turn's share of each lane. If a panic ended the last turn early, it
+// runReady runs a turn's share of each lane. If a panic ended the last turn early, it
 // first runs the rest of that turn's shares.
-func (c *Loop) RunReady() {
-	high, normal, low := &c.lanes[High], &c.lanes[Normal], &c.lanes[Low]
+func (l *Loop) runReady() {
+	high, normal, low := &l.lanes[High], &l.lanes[Normal], &l.lanes[Low]
 	if high.len() == 0 && low.len() == 0 { // nearly always
 		if normal.head == normal.end {
-			n := min(normal.len(), PhaseSize)
-			c.SincePoll += n
+			n := min(normal.len(), phaseSize)
+			l.sincePoll += n
 			normal.take(n)
 		}
-		c.runLane(normal)
+		l.runLane(normal)
 		return
 	}
 	if high.head == high.end && normal.head == normal.end && low.head == low.end {
-		c.share()
+		l.share()
 	}
-	c.runLane(high)
-	c.runLane(normal)
-	c.runLane(low)
+	l.runLane(high)
+	l.runLane(normal)
+	l.runLane(low)
 }
 
 // share decides how many entries of each lane a turn runs.
-func (c *Loop) share() {
-	high, normal, low := c.lanes[High].len(), c.lanes[Normal].len(), c.lanes[Low].len()
+func (l *Loop) share() {
+	high, normal, low := l.lanes[High].len(), l.lanes[Normal].len(), l.lanes[Low].len()
 	keptForLow := min(low, lowShare)
-	high = min(high, PhaseSize-min(normal, normalShare)-keptForLow)
-	normal = min(normal, PhaseSize-high-keptForLow)
-	low = min(low, PhaseSize-high-normal)
-	c.SincePoll += high + normal + low
-	c.lanes[High].take(high)
-	c.lanes[Normal].take(normal)
-	c.lanes[Low].take(low)
+	high = min(high, phaseSize-min(normal, normalShare)-keptForLow)
+	normal = min(normal, phaseSize-high-keptForLow)
+	low = min(low, phaseSize-high-normal)
+	l.sincePoll += high + normal + low
+	l.lanes[High].take(high)
+	l.lanes[Normal].take(normal)
+	l.lanes[Low].take(low)
 }
 
-func (c *Loop) runLane(q *lane) {
+func (l *Loop) runLane(q *lane) {
 	if q.head != q.end {
-		c.serving = q
+		l.serving = q
 		q.run()
-		c.serving = nil
+		l.serving = nil
 	}
 }
 
@@ -127,7 +98,7 @@ type lane struct {
 // entry is a callback or a coroutine. A cancelled entry is neither.
 type entry struct {
 	fn func()
-	co Coroutine
+	co coroutine
 }
 
 // len returns the number of entries, cancelled ones included.
@@ -161,7 +132,7 @@ func (q *lane) append(fn func()) uint64 {
 	return seq
 }
 
-func (q *lane) pushCoroutine(co Coroutine) {
+func (q *lane) pushCoroutine(co coroutine) {
 	if q.full() {
 		q.grow()
 	}
@@ -239,42 +210,10 @@ func (q *lane) cancel(seq uint64) bool {
 	return true
 }
 
-// Coroutine is an entry of a lane that can be resumed. Unlike a callback it can be
+// coroutine is an entry of a lane that can be resumed. Unlike a callback it can be
 // recognized: a coroutine that is about to wait can switch to the next one without going
 // back to the loop.
-type Coroutine interface {
+type coroutine = interface {
 	// Resume runs the coroutine until it waits.
 	Resume()
-}
-
-// ResumeSoon resumes co on the loop in a coming turn, in the lane of p, in order with the
-// callbacks there. It does not check that the caller is on the loop.
-func (c *Loop) ResumeSoon(p Priority, co Coroutine) { c.lanes[p].pushCoroutine(co) }
-
-// NextCoroutine returns the coroutine that the loop would resume next if the running
-// callback returned now, with nothing else to do before. It returns nil if there is none.
-// Code that runs the coroutine instead of returning calls TakeCoroutine first.
-func (c *Loop) NextCoroutine() Coroutine {
-	q := c.serving
-	if q == nil || q.head == q.tail {
-		return nil
-	}
-	if q.head == q.end { // it would be in another turn
-		if c.pollMayBeDue() || c.TimersDue || c.inbox.waiting.Load() || c.config.Observed || c.Ready() != q.len() {
-			return nil
-		}
-	}
-	return q.at(q.head).co
-}
-
-// TakeCoroutine removes the coroutine that NextCoroutine returned from its lane.
-func (c *Loop) TakeCoroutine() {
-	q := c.serving
-	if q.head == q.end { // another turn
-		q.end++
-		c.SincePoll++
-		c.Turns++
-	}
-	q.at(q.head).co = nil
-	q.head++
 }

@@ -59,8 +59,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/internal/wheel"
 )
 
@@ -109,30 +110,76 @@ type Options struct {
 	kernel *kernel.Kernel // of WithKernel; nil for the real one
 }
 
+// WithKernel returns o for a loop on another kernel, which the loop closes. It is for
+// Spindle's own packages: package sim uses it to run loops in a simulated world.
+func (o Options) WithKernel(k *kernel.Kernel) Options {
+	o.kernel = k
+	return o
+}
+
 // Loop is an event loop. Make one with New.
 type Loop struct {
-	core loopcore.Loop // first, so that Internal costs nothing
+	k       *kernel.Kernel // set by New
+	opts    Options        // set by New
+	id      uint64         // set by New
+	witness kernel.Witness // set by New; nil on a real kernel
+	done    chan struct{}  // closed with the loop
 
-	k    *kernel.Kernel // set by New
-	opts Options        // set by New
-
-	stop atomic.Bool // any goroutine
+	// Any goroutine.
+	owner   identity      // the goroutine that may use the loop; see owner.go
+	state   atomic.Uint32 // idle, running or closed
+	stop    atomic.Bool
+	pulse   atomic.Uint32 // odd while callbacks run, even while the loop waits; grows with every poll; the loop writes it
+	inbox   inbox
+	ownPool workerPool // the loop's own workers
+	pools   pools
+	blocked blockedTurns
+	task    atomic.Pointer[func() string] // describes the running task
+	host    atomic.Pointer[probe.Host]    // nil for most
 
 	// Loop goroutine only from here.
-	watchdog    *watchdog // of the current Run
-	wheel       *wheel.Wheel
-	freeHalves  []*halves
-	events      events // of the last wait
-	steps       steps
-	pollFirst   bool         // a panic ended the last turn before it polled
-	stepped     uint64       // callbacks when RunOnce or Poll began its turn
-	ended       *atomic.Bool // the context of the current Run has ended
+	lanes   [priorities]lane
+	serving *lane // the lane with the running batch
+	wheel   *wheel.Wheel
+	watches watches
+	halves  []*halves // unused ones
+	events  events    // of the last wait
+	steps   steps
+	goWait  goWait
+
+	now       time.Duration // when the kernel was last polled; also read by LastPoll
+	timersDue bool          // a timer may be due now
+	sincePoll int           // callbacks since the kernel was polled
+	pollAfter int           // callbacks after which a poll is due
+	pollFirst bool          // a panic ended the last turn before it polled
+	freeWaits int8          // see FreeWaits
+	stepped   uint64        // callbacks when RunOnce or Poll began its turn
+
+	inRun    bool            // in Run, which waits when there is nothing to do
+	ended    *atomic.Bool    // the context of the current Run has ended
+	failure  error           // the reason why Run must return
+	watchdog *watchdog       // of the current Run
+	entered  goid.ThreadLock // of the owner when it began to run the loop
+	onEntry  func()          // nil for most
+
 	stats       Stats
+	lags        probe.Lags    // how late timers were
+	phases      *probe.Phases // nil unless an inspector is attached
 	observation observation
+
+	// scheduler is package coro's, nil before the first task. It is not among the values,
+	// because every Read and Write of a connection looks it up.
+	scheduler any
+	values    []value // of other packages; see internal/perloop
+
+	// While the loop is closed.
+	atCloseNext uint64 // where runAtClose continues, in the Normal lane
+	closeErrs   []error
 }
 
 // New makes a loop.
 func New(opts Options) (*Loop, error) {
+	goid.Verify()
 	k := opts.kernel
 	if k == nil {
 		var err error
@@ -140,84 +187,31 @@ func New(opts Options) (*Loop, error) {
 			return nil, &OpError{Op: "new", FD: noFD, Err: err}
 		}
 	}
-	l := &Loop{k: k, opts: opts, events: events{all: make([]kernel.Event, eventBatch)}}
-	config := loopcore.Config{
-		Outer:      l,
-		Name:       opts.Name,
-		Kernel:     k,
-		Debug:      opts.Debug,
-		Observed:   opts.OnTurn != nil,
-		Workers:    opts.Workers,
-		MaxJobs:    opts.MaxOffloads,
-		Caught:     l.caught,
-		PanicError: newPanicError,
+	if opts.Workers <= 0 {
+		opts.Workers = 32
 	}
-	if k.Real() {
-		config.PoolFull = logFull
+	if opts.MaxOffloads <= 0 {
+		opts.MaxOffloads = 1 << 16
 	}
-	if config.Workers <= 0 {
-		config.Workers = 32
+	l := &Loop{
+		k: k, opts: opts, done: make(chan struct{}),
+		events: events{all: make([]kernel.Event, eventBatch)}, freeWaits: maxFreeWaits,
+		now: k.Mono(),
 	}
-	if config.MaxJobs <= 0 {
-		config.MaxJobs = 1 << 16
+	l.wheel = wheel.New(int64(l.now))
+	l.ownPool.limit, l.ownPool.most = opts.Workers, opts.MaxOffloads
+	l.pulse.Store(1)
+	l.register()
+	if w, ok := k.Poller.(kernel.Witness); ok {
+		l.witness = w
+		w.Attend(l.runsElsewhere, l.runner)
 	}
-	l.core.Init(config)
-	l.wheel = wheel.New(int64(l.core.TurnTime()))
 	return l, nil
-}
-
-// Close releases the loop. It fails with ErrRunning while the loop runs, and with
-// ErrClosed the second time. Watched descriptors stay open. Timers that have not fired are
-// dropped. Callbacks and jobs that were accepted and will never run are reported by a
-// *LostError, which names them. Tasks of package spindle that still wait are ended, and
-// reported if they had to be forced. Close does not wait for a job that is running.
-//
-// Afterwards Post and Close return ErrClosed, Stop and Cancel do nothing, and everything
-// else panics.
-func (l *Loop) Close() (err error) {
-	if !l.core.TryEnter() {
-		if l.core.Closed() {
-			return ErrClosed
-		}
-		return ErrRunning
-	}
-	defer func() { err = l.endClose() }() // even if a callback calls runtime.Goexit
-	l.beginClose()
-	return nil
-}
-
-// beginClose ends what uses the loop. A callback that calls runtime.Goexit ends the
-// goroutine, but not before the others were called.
-func (l *Loop) beginClose() {
-	exited := true
-	defer func() {
-		if exited {
-			l.core.CloseError(l.core.Failure)
-			l.beginClose()
-		}
-	}()
-	l.core.BeginClose()
-	exited = false
-}
-
-// endClose releases what the loop has, and returns the errors of Close.
-func (l *Loop) endClose() error {
-	lost := l.lost()
-	l.core.MarkClosed()
-	l.core.EndGoWait()
-	l.wheel = wheel.New(0)
-	if lost != nil {
-		l.core.CloseError(lost)
-	}
-	if err := l.k.Close(); err != nil {
-		l.core.CloseError(&OpError{Op: "close", FD: noFD, Err: err})
-	}
-	return l.core.EndClose()
 }
 
 // Done returns a channel that is closed when the loop is closed. Posted callbacks that
 // have not run by then never will.
-func (l *Loop) Done() <-chan struct{} { return l.core.Done() }
+func (l *Loop) Done() <-chan struct{} { return l.done }
 
 // Time returns the loop's clock, for CallAt. It never goes back, and counts from some
 // moment before the loop was made. Any goroutine may call it.
@@ -228,4 +222,4 @@ func (l *Loop) Backend() string { return l.k.Name() }
 
 // Owns reports whether the caller runs on the loop: in a callback, or in a task that a
 // callback resumed. Any goroutine may call it.
-func (l *Loop) Owns() bool { return l.core.Owns() }
+func (l *Loop) Owns() bool { return l.owner.Load() == goid.Current() }

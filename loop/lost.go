@@ -5,8 +5,6 @@ import (
 	"path"
 	"runtime"
 	"strings"
-
-	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // LostError is returned by Close. It lists accepted work that will never run.
@@ -84,19 +82,22 @@ func (e *LostError) add(code uintptr, job bool) {
 // The scheduler of coroutines reports those itself.
 func (l *Loop) lost() *LostError {
 	lost := &LostError{}
-	l.core.EachLeft(func(fn func(), co loopcore.Coroutine) {
-		code := uintptr(0)
-		if call, ok := co.(groupCall); ok {
-			code = loopcore.CodeOf(call.fn)
-		} else if fn != nil {
-			code = loopcore.CodeOf(fn)
-		} else {
-			return
+	for i := range l.lanes {
+		q := &l.lanes[i]
+		for seq := q.head; seq != q.tail; seq++ {
+			code := uintptr(0)
+			if e := q.at(seq); e.fn != nil {
+				code = codeOf(e.fn)
+			} else if call, ok := e.co.(groupCall); ok {
+				code = codeOf(call.fn)
+			} else {
+				continue
+			}
+			lost.Callbacks++
+			lost.add(code, false)
 		}
-		lost.Callbacks++
-		lost.add(code, false)
-	})
-	l.core.CloseWorkers(func(code uintptr) {
+	}
+	l.closeWorkers(func(code uintptr) {
 		lost.Jobs++
 		lost.add(code, true)
 	})

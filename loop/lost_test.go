@@ -8,7 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
+	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -45,7 +46,7 @@ func TestLostErrorNamesFunctions(t *testing.T) {
 	l.CallSoonPriority(loop.Low, tock)
 	l.Post(tick)
 	l.Post((&clock{}).strike)
-	l.Internal().Post(loopcore.ReportAtClose, tick)
+	l.Internal().Post(atclose.Report, tick)
 	g.Go(byGroup)
 	begun, release := make(chan bool), make(chan bool)
 	defer close(release)
@@ -145,15 +146,15 @@ func TestCloseRunsCallbacks(t *testing.T) {
 		}
 	}
 	boom := errors.New("boom")
-	l.Internal().CallSoon(loopcore.RunAtClose, note("first"))
-	l.Internal().CallSoon(loopcore.DropAtClose, note("dropped"))
-	l.Internal().CallSoon(loopcore.RunAtClose, func() {
-		l.Internal().CallSoon(loopcore.RunAtClose, note("last"))
-		l.Internal().Post(loopcore.RunAtClose, note("posted last"))
+	l.Internal().CallSoon(atclose.Run, note("first"))
+	l.Internal().CallSoon(atclose.Drop, note("dropped"))
+	l.Internal().CallSoon(atclose.Run, func() {
+		l.Internal().CallSoon(atclose.Run, note("last"))
+		l.Internal().Post(atclose.Run, note("posted last"))
 		panic(boom)
 	})
-	l.Internal().Post(loopcore.RunAtClose, note("posted"))
-	l.Internal().Post(loopcore.DropAtClose, note("dropped"))
+	l.Internal().Post(atclose.Run, note("posted"))
+	l.Internal().Post(atclose.Drop, note("dropped"))
 	l.Post(tick)
 	err := l.Close()
 	var lost *loop.LostError
@@ -171,7 +172,7 @@ func TestPostsOfAllKindsRunInOrder(t *testing.T) {
 	l := newLoop(t, loop.Options{})
 	var ran []int
 	for i := range 300 {
-		l.Internal().Post(loopcore.AtClose(i%3), func() { ran = append(ran, i) })
+		l.Internal().Post(atclose.Kind(i%3), func() { ran = append(ran, i) })
 	}
 	l.Post(l.Stop)
 	run(t, l)
@@ -207,7 +208,7 @@ func TestCloseDropsCallbacks(t *testing.T) {
 	ran := 0
 	post := func(dropped, reported int) {
 		for range dropped {
-			if err := l.Internal().Post(loopcore.DropAtClose, func() { ran++ }); err != nil {
+			if err := l.Internal().Post(atclose.Drop, func() { ran++ }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -230,7 +231,7 @@ func TestCloseDropsCallbacks(t *testing.T) {
 	if err := l.Close(); !errors.As(err, &lost) || lost.Callbacks != 2 || lost.Jobs != 0 {
 		t.Errorf("Close: %v", err)
 	}
-	if err := l.Internal().Post(loopcore.DropAtClose, func() {}); err != loop.ErrClosed {
+	if err := l.Internal().Post(atclose.Drop, func() {}); err != loop.ErrClosed {
 		t.Errorf("Post on a closed loop: %v", err)
 	}
 }
@@ -264,8 +265,8 @@ func TestCloseDropsJobs(t *testing.T) {
 	l := newLoop(t, loop.Options{Workers: 1})
 	begun, release, finished := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	never := func(int, error) { t.Error("delivered after Close") }
-	offload := func(work func()) loopcore.Job {
-		job, err := loopcore.Offload(l.Internal(), nil, loopcore.DropAtClose, func() (int, error) { work(); return 0, nil }, never)
+	offload := func(work func()) loop.Job {
+		job, err := onloop.Offload(l, nil, atclose.Drop, func() (int, error) { work(); return 0, nil }, never)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,15 +1,12 @@
 package loop
 
-import (
-	"fmt"
-	"log/slog"
-	"time"
-
-	"github.com/spindleloop/spindle/internal/loopcore"
-)
+import "github.com/spindleloop/spindle/internal/atclose"
 
 // Job identifies offloaded work. The zero Job identifies none.
-type Job struct{ job loopcore.Job }
+type Job struct {
+	l   *Loop
+	job *job
+}
 
 // Offload runs work on a goroutine and then calls done on the loop with its result. It is
 // for work that would block the loop: files, name lookups, long computations. If work
@@ -19,20 +16,25 @@ type Job struct{ job loopcore.Job }
 // It is a function and not a method because Go's methods have no type parameters. Like
 // the methods it is for the loop's goroutine.
 func Offload[T any](l *Loop, work func() (T, error), done func(T, error)) (Job, error) {
-	j, err := loopcore.Offload(&l.core, nil, loopcore.ReportAtClose, work, done)
-	return Job{j}, err
+	if work == nil || done == nil {
+		panic("loop: Offload with a nil function")
+	}
+	var value T
+	var err error
+	return l.offload(nil, atclose.Report, codeOf(work), func() { value, err = work() }, func(panicked error) {
+		if panicked != nil {
+			err = panicked
+		}
+		done(value, err)
+	})
 }
 
 // Cancel removes a job that no worker has begun, and reports whether it did: then done is
 // not called. Work that has begun cannot be stopped from outside.
-func (j Job) Cancel() bool { return j.job.Cancel() }
-
-// logFull logs that the workers of a loop, or of a pool, are not enough.
-func logFull(pool *loopcore.Pool, limit, waiting int, since time.Duration) {
-	which := fmt.Sprintf("all %d workers (loop.Options.Workers)", limit)
-	if pool != nil {
-		which = fmt.Sprintf("all %d workers of pool %q", limit, pool.Name)
+func (j Job) Cancel() bool {
+	if j.l == nil || j.l.isClosed() {
+		return false
 	}
-	slog.Warn(fmt.Sprintf("loop: %s are busy; %d jobs wait, the first for %v. Slow calls delay all others of their pool: "+
-		"raise its limit, or give them a pool of their own (spindle.Pool).", which, waiting, since.Round(time.Millisecond)))
+	j.l.only("Job.Cancel")
+	return j.job.w.cancel(j.job)
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -16,8 +16,8 @@ func TestWaitsOfALoopWithFewTurnsAreMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	p := &loopcore.Phases{Began: l.Time()}
-	l.Internal().Phases = p
+	p := &probe.Phases{Began: l.Time()}
+	l.Internal().SetPhases(p)
 	const pause = 20 * time.Millisecond
 	n := 0
 	var again func()

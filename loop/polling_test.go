@@ -1,4 +1,4 @@
-package loopcore
+package loop
 
 import (
 	"testing"
@@ -7,25 +7,25 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// TestPostponedPolls: a poll is postponed while no time passes, at most until PollEvery. After
+// TestPostponedPolls: a poll is postponed while no time passes, at most until pollEvery. After
 // a poll, or a wait in its place, that has to be earned again.
 func TestPostponedPolls(t *testing.T) {
 	clock := &stoppedClock{}
-	c := &Loop{config: Config{Kernel: &kernel.Kernel{Clock: clock}}, pollAfter: PhaseSize}
-	for c.SincePoll = PhaseSize; c.SincePoll < PollEvery; c.SincePoll += PhaseSize {
-		if c.PollDue() {
-			t.Fatalf("a poll is due after %d callbacks that took no time", c.SincePoll)
+	l := &Loop{k: &kernel.Kernel{Clock: clock}, pollAfter: phaseSize}
+	for l.sincePoll = phaseSize; l.sincePoll < pollEvery; l.sincePoll += phaseSize {
+		if l.pollDue() {
+			t.Fatalf("a poll is due after %d callbacks that took no time", l.sincePoll)
 		}
 	}
-	if !c.PollDue() {
-		t.Fatalf("no poll is due after %d callbacks", c.SincePoll)
+	if !l.pollDue() {
+		t.Fatalf("no poll is due after %d callbacks", l.sincePoll)
 	}
-	if ran := c.BeginPoll(); ran != PollEvery || c.PollDue() {
+	if ran := l.beginPoll(); ran != pollEvery || l.pollDue() {
 		t.Fatalf("%d callbacks ran", ran)
 	}
-	c.SincePoll = PhaseSize
+	l.sincePoll = phaseSize
 	clock.now = shortBatch
-	if !c.PollDue() {
+	if !l.pollDue() {
 		t.Error("no poll is due after 61 callbacks that took long")
 	}
 }

@@ -1,49 +1,46 @@
-package loopcore
+package loop
 
 import (
+	"fmt"
+	"log/slog"
 	"sync"
 	"time"
-)
 
-// Pool is a group of workers besides a loop's own. Each loop that uses it has workers of its
-// own for it. See spindle.Pool.
-type Pool struct {
-	Name  string
-	Limit int // the most workers on each loop; zero or less means as many as the loop's own
-}
+	"github.com/spindleloop/spindle/internal/workers"
+)
 
 // pools are the workers of a loop by their pool, without the loop's own.
 type pools struct {
 	mu  sync.Mutex
-	all []*workers // in the order of their first use; guarded by mu
+	all []*workerPool // in the order of their first use; guarded by mu
 }
 
-// workersOf returns the workers of a pool. Loop goroutine only.
-func (c *Loop) workersOf(pool *Pool) *workers {
+// poolOf returns the workers of a pool. Loop goroutine only.
+func (l *Loop) poolOf(pool *workers.Pool) *workerPool {
 	if pool == nil {
-		return &c.workers
+		return &l.ownPool
 	}
-	c.pools.mu.Lock()
-	defer c.pools.mu.Unlock()
-	for _, w := range c.pools.all {
+	l.pools.mu.Lock()
+	defer l.pools.mu.Unlock()
+	for _, w := range l.pools.all {
 		if w.pool == pool {
 			return w
 		}
 	}
-	w := &workers{pool: pool, limit: pool.Limit, most: c.workers.most}
+	w := &workerPool{pool: pool, limit: pool.Limit, most: l.ownPool.most}
 	if w.limit <= 0 {
-		w.limit = c.workers.limit
+		w.limit = l.ownPool.limit
 	}
-	c.pools.all = append(c.pools.all, w)
+	l.pools.all = append(l.pools.all, w)
 	return w
 }
 
-// eachWorkers calls fn with the loop's own workers, and then with those of each pool.
-func (c *Loop) eachWorkers(fn func(w *workers)) {
-	fn(&c.workers)
-	c.pools.mu.Lock()
-	defer c.pools.mu.Unlock()
-	for _, w := range c.pools.all {
+// eachPool calls fn with the loop's own workers, and then with those of each pool.
+func (l *Loop) eachPool(fn func(w *workerPool)) {
+	fn(&l.ownPool)
+	l.pools.mu.Lock()
+	defer l.pools.mu.Unlock()
+	for _, w := range l.pools.all {
 		fn(w)
 	}
 }
@@ -53,46 +50,32 @@ const fullFor = 100 * time.Millisecond
 
 // noteFull notes that a job has to wait for a worker. The first time that jobs have waited for
 // long, it reports that. Called with mu held.
-func (w *workers) noteFull(c *Loop) {
-	now := c.config.Kernel.Mono()
+func (w *workerPool) noteFull(l *Loop) {
+	now := l.k.Mono()
 	if w.queue.waiting() == 0 {
 		w.full = now
 	}
-	if since := now - w.full; since >= fullFor && !w.reported && c.config.PoolFull != nil {
+	if since := now - w.full; since >= fullFor && !w.reported && l.k.Real() {
 		w.reported = true
-		c.config.PoolFull(w.pool, w.limit, w.queue.waiting()+1, since)
+		w.logFull(w.queue.waiting()+1, since)
 	}
 }
 
-// WorkerCounts are the numbers of a pool of workers.
-type WorkerCounts struct {
-	Pool       string // its name; "" for the loop's own
-	Limit      int    // the most workers
-	Busy       int    // workers that exist
-	Queued     int    // jobs that no worker has begun
-	Unfinished int    // jobs that are not delivered
-	Delivered  uint64
+// counts returns the numbers of a pool. Any goroutine may call it.
+func (w *workerPool) counts() workers.Counts {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	name := ""
+	if w.pool != nil {
+		name = w.pool.Name
+	}
+	return workers.Counts{Pool: name, Limit: w.limit, Busy: w.busy, Queued: w.queue.waiting(), Unfinished: w.unfinished, Delivered: w.delivered}
 }
 
-// WorkerCounts returns the numbers of the loop's own workers, and then of each pool that it
-// has used. Any goroutine may call it.
-func (c *Loop) WorkerCounts() (all []WorkerCounts) {
-	c.eachWorkers(func(w *workers) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		name := ""
-		if w.pool != nil {
-			name = w.pool.Name
-		}
-		all = append(all, WorkerCounts{name, w.limit, w.busy, w.queue.waiting(), w.unfinished, w.delivered})
-	})
-	return all
-}
-
-// Jobs returns how many jobs are unfinished, and how many were delivered. Any goroutine
+// jobs returns how many jobs are unfinished, and how many were delivered. Any goroutine
 // may call it.
-func (c *Loop) Jobs() (unfinished int, delivered uint64) {
-	c.eachWorkers(func(w *workers) {
+func (l *Loop) jobs() (unfinished int, delivered uint64) {
+	l.eachPool(func(w *workerPool) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		unfinished += w.unfinished
@@ -101,14 +84,14 @@ func (c *Loop) Jobs() (unfinished int, delivered uint64) {
 	return unfinished, delivered
 }
 
-// CloseWorkers drops the jobs that no worker has begun. It calls lost with the code of
+// closeWorkers drops the jobs that no worker has begun. It calls lost with the code of
 // each unfinished job that is to be reported. A job is unfinished until done is called,
-// wherever it is. For package loop.
-func (c *Loop) CloseWorkers(lost func(code uintptr)) {
-	c.eachWorkers(func(w *workers) { w.close(lost) })
+// wherever it is.
+func (l *Loop) closeWorkers(lost func(code uintptr)) {
+	l.eachPool(func(w *workerPool) { w.close(lost) })
 }
 
-func (w *workers) close(lost func(code uintptr)) {
+func (w *workerPool) close(lost func(code uintptr)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queue = lane{}
@@ -122,4 +105,14 @@ func (w *workers) close(lost func(code uintptr)) {
 		}
 	}
 	w.last = nil
+}
+
+// logFull logs that the workers are not enough.
+func (w *workerPool) logFull(waiting int, since time.Duration) {
+	which := fmt.Sprintf("all %d workers (loop.Options.Workers)", w.limit)
+	if w.pool != nil {
+		which = fmt.Sprintf("all %d workers of pool %q", w.limit, w.pool.Name)
+	}
+	slog.Warn(fmt.Sprintf("loop: %s are busy; %d jobs wait, the first for %v. Slow calls delay all others of their pool: "+
+		"raise its limit, or give them a pool of their own (spindle.Pool).", which, waiting, since.Round(time.Millisecond)))
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // Run runs the loop until Stop is called, until ctx ends, or until a callback panics
@@ -34,8 +33,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	if ctx.Done() != nil {
 		detach := l.k.AfterFunc(ctx, func() {
 			ended.Store(true)
-			l.core.NoticeInbox()
-			l.core.Interrupt()
+			l.attend()
 		})
 		defer detach()
 	}
@@ -43,8 +41,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 	stopped := l.stop.Swap(false) // for this Run, whatever ended it
 	switch {
-	case l.core.Failure != nil:
-		return l.core.Failure
+	case l.failure != nil:
+		return l.failure
 	case stopped:
 		return nil
 	}
@@ -62,44 +60,25 @@ func (l *Loop) RunOnce(timeout time.Duration) (int, error) {
 	defer l.leave()
 	before := l.callbacks()
 	l.step(timeout)
-	if timeout != 0 && l.core.Failure == nil && l.callbacks() == before {
+	if timeout != 0 && l.failure == nil && l.callbacks() == before {
 		l.step(0) // the timer or the post that ended the wait
 	}
-	return int(l.callbacks() - before), l.core.Failure
+	return int(l.callbacks() - before), l.failure
 }
 
 // step runs a turn that polls the kernel in any case. A panic that OnPanic accepted ends
 // it early; the next turn runs the rest.
 func (l *Loop) step(timeout time.Duration) {
-	l.core.SincePoll = loopcore.PollEvery
+	l.sincePoll = pollEvery
 	l.stepped = l.callbacks()
-	l.core.Guard(func() { l.turn(timeout) })
+	l.guard(func() { l.turn(timeout) })
 }
 
 // Stop makes Run return after the current turn. If the loop is not running, the next Run
 // returns at once. Any goroutine may call it, any number of times.
 func (l *Loop) Stop() {
 	l.stop.Store(true)
-	l.core.NoticeInbox()
-	l.core.Interrupt()
-}
-
-// enter makes the caller the owner of the loop, for op.
-func (l *Loop) enter(op string) {
-	switch {
-	case l.core.TryEnter():
-	case l.core.Closed():
-		panic("loop: " + op + " on a closed loop")
-	case l.core.Owns():
-		panic("loop: " + op + " called from a callback of the same loop")
-	default:
-		panic("loop: " + op + " on a loop that another goroutine runs; use Post")
-	}
-}
-
-func (l *Loop) leave() {
-	l.ended = nil
-	l.core.Leave()
+	l.attend()
 }
 
 // contain runs fn on another goroutine and reports whether runtime.Goexit ended it.
@@ -116,28 +95,43 @@ func contain(fn func()) (exited bool) {
 
 // serve runs turns until the loop is to end. Only Goexit ends it early.
 func (l *Loop) serve() {
-	l.core.Own()
+	l.own()
 	l.watchdog = startWatchdog(l)
 	defer l.watchdog.end()
-	l.core.InRun, l.core.AfterWait = true, l.watchdog.look
-	defer func() { l.core.InRun, l.core.AfterWait = false, nil }()
+	l.inRun = true
+	defer func() { l.inRun = false }()
 	for l.continues() {
-		l.core.Guard(l.turns)
+		l.guard(l.runTurns)
 	}
 }
 
-func (l *Loop) turns() {
+func (l *Loop) runTurns() {
 	for l.continues() {
 		l.turn(-1)
 	}
 }
 
-func (l *Loop) continues() bool { return !l.mustReturn() && l.core.Failure == nil }
+func (l *Loop) continues() bool { return !l.mustReturn() && l.failure == nil }
 
 // mustReturn reports whether Run is to return. A loop that is stepped has no Run to return
 // from.
 func (l *Loop) mustReturn() bool {
 	return l.ended != nil && (l.stop.Load() || l.ended.Load())
+}
+
+// guard calls fn and handles a panic or a Goexit in it: failure is set, unless OnPanic accepts
+// the panic. It reports whether fn returned. Callers keep their progress in the loop, so that
+// the next call continues after the callback that panicked: one deferred call guards any
+// number of callbacks.
+func (l *Loop) guard(fn func()) (returned bool) {
+	defer func() {
+		if !returned {
+			l.serving = nil
+			l.caught(recover())
+		}
+	}()
+	fn()
+	return true
 }
 
 // caught handles a panic in a callback, or a Goexit if value is nil.
@@ -146,12 +140,12 @@ func (l *Loop) caught(value any) {
 		value = ErrGoexit
 	}
 	l.wheel.End() // a timer may have panicked
-	l.pollFirst = l.core.PollDue()
+	l.pollFirst = l.pollDue()
 	p := &PanicError{Value: value, Stack: debug.Stack()}
 	l.stats.Panics++
-	l.core.Failure = p // remains if there is no handler, or if the handler exits the goroutine
+	l.failure = p // remains if there is no handler, or if the handler exits the goroutine
 	if l.opts.OnPanic != nil {
-		l.core.Failure = l.callOnPanic(p)
+		l.failure = l.callOnPanic(p)
 	}
 }
 
@@ -167,8 +161,8 @@ func (l *Loop) callOnPanic(p *PanicError) (err error) {
 
 // turn runs one turn, as drawn in the package comment. It waits at most timeout.
 func (l *Loop) turn(timeout time.Duration) {
-	l.core.Turns++
-	observed := l.opts.OnTurn != nil || l.core.Phases != nil // otherwise the comparisons below are the only cost
+	l.stats.Turns++
+	observed := l.opts.OnTurn != nil || l.phases != nil // otherwise the comparisons below are the only cost
 	if observed {
 		observed = l.observation.begin(l)
 	}
@@ -184,26 +178,26 @@ func (l *Loop) turn(timeout time.Duration) {
 			l.observation.phase(l, &l.observation.Events)
 		}
 	}
-	if l.core.InboxWaiting() {
-		l.core.TakeInbox()
+	if l.inbox.waiting.Load() {
+		l.takeInbox()
 		if l.mustReturn() {
-			l.core.NoticeInbox() // that of Stop is gone; a wait must see it
+			l.inbox.waiting.Store(true) // that of Stop is gone; a wait must see it
 		}
 	}
 	if observed {
 		l.observation.phase(l, &l.observation.Inbox)
 	}
-	if l.core.TimersDue {
+	if l.timersDue {
 		l.fireTimers()
 	}
 	if observed {
 		l.observation.phase(l, &l.observation.Timers)
 	}
-	l.core.RunReady()
+	l.runReady()
 	if observed {
 		l.observation.phase(l, &l.observation.Ready)
 	}
-	if l.core.PollDue() || l.core.Ready() == 0 {
+	if l.pollDue() || l.ready() == 0 {
 		l.poll(timeout)
 		if observed {
 			l.observation.phase(l, &l.observation.Wait)
@@ -225,75 +219,53 @@ func (l *Loop) hasLeftovers() bool {
 
 // poll polls the kernel. It waits if there is nothing to do.
 func (l *Loop) poll(timeout time.Duration) {
-	ran, last := l.core.BeginPoll(), l.core.TurnTime()
-	if timeout != 0 && l.core.InRun && l.mayWait() && l.core.WaitsInGo() {
+	ran, last := l.beginPoll(), l.now
+	if timeout != 0 && l.inRun && l.mayWait() && l.waitsInGo() {
 		l.waitInGo()
 		return
 	}
 	if timeout = l.waitTime(timeout); timeout == 0 {
-		l.core.Pulse.Add(2)
+		l.pulse.Add(2)
 	} else {
-		l.core.TrimLanes()
-		l.core.Pulse.Add(1)
-		if l.core.InboxWaiting() || l.mustReturn() {
+		l.trimLanes()
+		l.pulse.Add(1)
+		if l.inbox.waiting.Load() || l.mustReturn() {
 			timeout = 0
 		}
-		if p := l.core.Phases; p != nil {
+		if p := l.phases; p != nil {
 			p.BeginWait(l.k.Mono())
 		}
 	}
 	n, err := l.k.Wait(l.events.all, timeout)
-	waited := l.core.Pulse.Load()&1 == 0
+	waited := l.pulse.Load()&1 == 0
 	if waited {
-		l.core.Pulse.Add(1)
-		if p := l.core.Phases; p != nil {
+		l.pulse.Add(1)
+		if p := l.phases; p != nil {
 			p.EndWait(l.k.Mono())
 		}
 		l.watchdog.look()
 	}
 	l.polled(n, err)
 	if waited {
-		l.core.PollSooner()
+		l.pollSooner()
 	} else {
-		l.core.AdaptPolling(ran, l.core.TurnTime()-last)
+		l.adaptPolling(ran, l.now-last)
 	}
 }
 
 // polled takes the result of the kernel's Wait.
 func (l *Loop) polled(n int, err error) {
 	if err != nil {
-		l.core.Failure = &OpError{Op: "wait", FD: noFD, Err: err}
+		l.failure = &OpError{Op: "wait", FD: noFD, Err: err}
 		return
 	}
-	l.core.Polled(n)
+	l.goWait.unpolled = n > 0 // some may be left
 	l.events.at, l.events.end = 0, n
 	l.readClock()
 }
 
-// waitInGo is poll if a goroutine is about to post.
-func (l *Loop) waitInGo() {
-	l.core.TrimLanes()
-	if l.core.MustPoll() {
-		l.core.Pulse.Add(2)
-		n, err := l.k.Wait(l.events.all, 0)
-		if l.polled(n, err); n > 0 || err != nil || l.core.TimersDue {
-			return
-		}
-	}
-	next, ok := l.wheel.Next()
-	p := l.core.Phases
-	if p != nil {
-		p.BeginWait(l.k.Mono())
-	}
-	l.core.WaitInGo(time.Duration(next), ok)
-	if p != nil {
-		p.EndWait(l.k.Mono())
-	}
-	l.checkTimers()
-}
-
 // mayWait reports whether there is nothing to do.
-func (l *Loop) mayWait() bool { return !l.core.TimersDue && l.core.Ready() == 0 }
+func (l *Loop) mayWait() bool { return !l.timersDue && l.ready() == 0 }
 
 // waitTime returns how long the loop may wait now, at most timeout.
 func (l *Loop) waitTime(timeout time.Duration) time.Duration {
@@ -326,22 +298,22 @@ type events struct {
 func (l *Loop) dispatch(e *events) {
 	for e.at < e.end {
 		ev := &e.all[e.at]
-		w := l.core.WatchAt(ev.Token)
+		w := l.watches.at(ev.Token)
 		if w == nil {
 			e.at++
 			continue
 		}
-		ready := ev.Ready & (Ready(w.Interest) | HangUp | Failed | Urgent)
+		ready := ev.Ready & (Ready(w.interest) | HangUp | Failed | Urgent)
 		if ready&(Readable|Writable) == 0 {
 			e.at++
 			continue
 		}
 		l.stats.Events++
-		h, ok := w.Watcher.(*halves)
+		h, ok := w.watcher.(*halves)
 		switch {
 		case !ok:
 			e.at++
-			w.Watcher.Ready(ready)
+			w.watcher.Ready(ready)
 		case ready&Readable != 0:
 			ev.Ready &^= Readable // the writer follows
 			h.reader()

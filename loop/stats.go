@@ -25,26 +25,25 @@ type Stats struct {
 func (l *Loop) observeLag(lag time.Duration) {
 	l.stats.Lag = lag
 	l.stats.MaxLag = max(l.stats.MaxLag, lag)
-	l.core.Lags.Add(lag)
+	l.lags.Add(lag)
 }
 
 // Stats returns the statistics. It is for the loop's goroutine; elsewhere, post a function
 // that calls it.
 func (l *Loop) Stats() Stats {
-	l.core.Only("Stats")
+	l.only("Stats")
 	s := l.stats
-	s.Turns, s.Posted = l.core.Turns, l.core.Posted()
 	s.Callbacks = l.callbacks() - s.TimersFired - s.Events
-	s.Ready = l.core.Waiting()
+	s.Ready = l.waiting()
 	s.Timers = l.wheel.Len()
-	s.FDs = l.core.Watched()
-	s.Jobs, s.JobsDone = l.core.Jobs()
+	s.FDs = int(l.watches.active.Load())
+	s.Jobs, s.JobsDone = l.jobs()
 	return s
 }
 
 // callbacks returns the number of callbacks that have run.
 func (l *Loop) callbacks() uint64 {
-	return l.stats.TimersFired + l.stats.Events + l.core.Ran()
+	return l.stats.TimersFired + l.stats.Events + l.ran()
 }
 
 // Turn holds the duration of each phase of a turn.
@@ -62,7 +61,7 @@ type observation struct {
 
 // begin begins a turn. It reports false for a turn that an inspector leaves out.
 func (o *observation) begin(l *Loop) bool {
-	if l.opts.OnTurn == nil && !l.core.Phases.Sample() {
+	if l.opts.OnTurn == nil && !l.phases.Sample() {
 		return false
 	}
 	*o = observation{last: l.k.Mono(), before: l.callbacks()}
@@ -77,7 +76,7 @@ func (o *observation) phase(l *Loop, took *time.Duration) {
 }
 
 func (o *observation) end(l *Loop) {
-	if p := l.core.Phases; p != nil {
+	if p := l.phases; p != nil {
 		p.Add(o.Inbox, o.Timers, o.Ready, o.Events)
 	}
 	if l.opts.OnTurn != nil {

@@ -54,20 +54,20 @@ func (l *Loop) Poll(timeout time.Duration) (int, error) {
 	s := &l.steps
 	s.endLoan(l)
 	s.collectEvents(l) // what a panic left
-	l.core.TakeInbox()
+	l.takeInbox()
 	if s.waiting() > 0 {
 		timeout = 0
 	}
 	l.stepped = l.callbacks()
 	l.poll(timeout)
-	if l.core.Failure != nil {
-		return 0, l.core.Failure
+	if l.failure != nil {
+		return 0, l.failure
 	}
-	l.core.TakeInbox()
-	if l.core.TimersDue {
+	l.takeInbox()
+	if l.timersDue {
 		s.collectBatch(l, kindTimers)
 	}
-	if l.core.Ready() > 0 {
+	if l.ready() > 0 {
 		s.collectBatch(l, kindReady)
 	}
 	s.collectEvents(l)
@@ -78,7 +78,7 @@ func (l *Loop) Poll(timeout time.Duration) (int, error) {
 // caller does not run ready callbacks or timers, the next Poll collects them again. So it
 // does a descriptor that is watched with Level.
 func (l *Loop) Pending() []Pending {
-	l.core.Only("Pending")
+	l.only("Pending")
 	s := &l.steps
 	if s.waiting() == 0 {
 		return nil
@@ -87,8 +87,8 @@ func (l *Loop) Pending() []Pending {
 	lent := s.lent[s.from:]
 	s.from, s.batches = 0, [kindFD]bool{}
 	for _, p := range lent {
-		if w := l.core.WatchAt(p.tok); p.kind == kindFD && w != nil {
-			w.Pending = 0
+		if w := l.watches.at(p.tok); p.kind == kindFD && w != nil {
+			w.pending = 0
 		}
 	}
 	return lent
@@ -103,14 +103,14 @@ func (p Pending) Run() error {
 	l := p.l
 	l.enter("Pending.Run")
 	defer l.leave()
-	l.core.Guard(func() { p.run() })
-	return l.core.Failure
+	l.guard(func() { p.run() })
+	return l.failure
 }
 
 func (p Pending) run() {
 	switch l := p.l; p.kind {
 	case kindReady:
-		l.core.RunReady()
+		l.runReady()
 	case kindTimers:
 		l.fireTimers()
 	case kindFD:
@@ -126,8 +126,8 @@ func (s *steps) run(l *Loop) {
 		if p.kind < kindFD {
 			s.batches[p.kind] = false
 		}
-		if w := l.core.WatchAt(p.tok); p.kind == kindFD && w != nil {
-			w.Pending = 0
+		if w := l.watches.at(p.tok); p.kind == kindFD && w != nil {
+			w.pending = 0
 		}
 		p.run()
 	}
@@ -157,16 +157,16 @@ func (s *steps) collectBatch(l *Loop, k kind) {
 func (s *steps) collectEvents(l *Loop) {
 	for e := &l.events; e.at < e.end; e.at++ {
 		ev := e.all[e.at]
-		w := l.core.WatchAt(ev.Token)
+		w := l.watches.at(ev.Token)
 		if w == nil || ev.Ready == 0 { // gone, or delivered before a panic
 			continue
 		}
-		if w.Pending != 0 {
-			w.Pending |= ev.Ready
-			s.collected[w.PendingAt].Ready = w.Pending
+		if w.pending != 0 {
+			w.pending |= ev.Ready
+			s.collected[w.pendingAt].Ready = w.pending
 			continue
 		}
-		w.Pending, w.PendingAt = ev.Ready, uint32(len(s.collected))
-		s.collected = append(s.collected, Pending{kind: kindFD, FD: int(w.FD), Ready: ev.Ready, l: l, tok: ev.Token})
+		w.pending, w.pendingAt = ev.Ready, uint32(len(s.collected))
+		s.collected = append(s.collected, Pending{kind: kindFD, FD: int(w.fd), Ready: ev.Ready, l: l, tok: ev.Token})
 	}
 }

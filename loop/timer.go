@@ -4,7 +4,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/wheel"
 )
 
@@ -17,7 +16,7 @@ type Timer struct {
 // CallLater runs fn on the loop once d has passed, and never before. A negative d counts
 // as zero. With a d too long for the clock, fn never runs.
 func (l *Loop) CallLater(d time.Duration, fn func()) Timer {
-	l.core.Only("CallLater")
+	l.only("CallLater")
 	if fn == nil {
 		panic("loop: CallLater with a nil callback")
 	}
@@ -28,49 +27,47 @@ func (l *Loop) CallLater(d time.Duration, fn func()) Timer {
 	if when < now {
 		when = math.MaxInt64
 	}
-	l.core.TimersChanged = true
 	return Timer{l, l.wheel.Add(int64(when), fn)}
 }
 
 // CallAt runs fn on the loop once Time has reached when. A time in the past counts as now:
 // timers that were due before run first.
 func (l *Loop) CallAt(when time.Duration, fn func()) Timer {
-	l.core.Only("CallAt")
+	l.only("CallAt")
 	if fn == nil {
 		panic("loop: CallAt with a nil callback")
 	}
 	// Without this, a callback that always sets itself a time in the past would run
 	// before all other timers for ever.
 	when = max(when, l.k.Mono())
-	l.core.TimersChanged = true
 	return Timer{l, l.wheel.Add(int64(when), fn)}
 }
 
 // Cancel removes the timer. It reports whether the timer was still pending.
 func (t Timer) Cancel() bool {
-	if t.l == nil || t.l.core.Closed() {
+	if t.l == nil || t.l.isClosed() {
 		return false
 	}
-	t.l.core.Only("Timer.Cancel")
+	t.l.only("Timer.Cancel")
 	return t.l.wheel.Cancel(t.ref)
 }
 
 // fireTimers runs the timers that are due at the turn's time.
 func (l *Loop) fireTimers() {
-	now := l.core.TurnTime()
+	now := l.now
 	l.wheel.Begin(int64(now))
 	fired := 0
-	for fired < loopcore.PhaseSize {
+	for fired < phaseSize {
 		fn, when := l.wheel.Due()
 		if fn == nil {
-			l.core.TimersDue = false
+			l.timersDue = false
 			break
 		}
 		if fired == 0 {
 			l.observeLag(now - time.Duration(when))
 		}
 		fired++
-		l.core.SincePoll++
+		l.sincePoll++
 		l.stats.TimersFired++
 		fn()
 	}
@@ -79,14 +76,8 @@ func (l *Loop) fireTimers() {
 
 // readClock reads the time of this turn and checks whether timers are due.
 func (l *Loop) readClock() {
-	l.core.ReadClock()
-	l.checkTimers()
-}
-
-// checkTimers checks whether timers are due at the time of this turn.
-func (l *Loop) checkTimers() {
-	now := l.core.TurnTime()
-	if next, ok := l.wheel.Next(); ok && next <= int64(now) {
-		l.core.TimersDue = true
+	l.now = l.k.Mono()
+	if next, ok := l.wheel.Next(); ok && next <= int64(l.now) {
+		l.timersDue = true
 	}
 }

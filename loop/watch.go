@@ -2,7 +2,6 @@ package loop
 
 import (
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // Interest is the set of directions of a descriptor to watch.
@@ -65,12 +64,12 @@ func (h *halves) Ready(Ready) {}
 // fails with an *OpError: ErrExists if fd is watched already, EBADF if it is not open,
 // ErrNotPollable if it can never be waited for.
 func (l *Loop) Watch(fd int, in Interest, mode Mode, fn func(Ready)) (Watch, error) {
-	l.core.Only("Watch")
+	l.only("Watch")
 	if fn == nil {
 		panic("loop: Watch with a nil callback")
 	}
 	checkInterest(in, mode)
-	tok, err := l.core.Watch(fd, in, mode, watchFunc(fn))
+	tok, err := l.watch(fd, in, mode, watchFunc(fn))
 	if err != nil {
 		return Watch{}, &OpError{Op: "Watch", FD: fd, Err: err}
 	}
@@ -90,8 +89,8 @@ func (w Watch) Modify(in Interest, mode Mode) error {
 		return ErrNotWatched
 	}
 	checkInterest(in, mode)
-	if err := w.l.core.ModifyWatch(row, w.tok, in, mode); err != nil {
-		return &OpError{Op: "Watch.Modify", FD: int(row.FD), Err: err}
+	if err := w.l.modifyWatch(row, w.tok, in, mode); err != nil {
+		return &OpError{Op: "Watch.Modify", FD: int(row.fd), Err: err}
 	}
 	return nil
 }
@@ -103,16 +102,16 @@ func (w Watch) Cancel() bool {
 	if row == nil {
 		return false
 	}
-	w.l.core.Unwatch(int(row.FD))
+	w.l.unwatch(int(row.fd))
 	return true
 }
 
-func (w Watch) row(op string) *loopcore.Watch {
-	if w.l == nil || w.l.core.Closed() {
+func (w Watch) row(op string) *watched {
+	if w.l == nil || w.l.isClosed() {
 		return nil
 	}
-	w.l.core.Only(op)
-	return w.l.core.WatchAt(w.tok)
+	w.l.only(op)
+	return w.l.watches.at(w.tok)
 }
 
 // AddReader calls fn in every turn in which fd is readable. It fails like Watch. A
@@ -130,19 +129,19 @@ func (l *Loop) RemoveReader(fd int) bool { return l.removeHalf("RemoveReader", f
 func (l *Loop) RemoveWriter(fd int) bool { return l.removeHalf("RemoveWriter", fd, Write) }
 
 func (l *Loop) addHalf(op string, fd int, in Interest, fn func()) error {
-	l.core.Only(op)
+	l.only(op)
 	if fn == nil {
 		panic("loop: " + op + " with a nil callback")
 	}
 	var h *halves
 	var err error
-	if row, tok := l.core.WatchOf(fd); row == nil {
+	if row, tok := l.watches.find(fd); row == nil {
 		h = l.newHalves()
-		_, err = l.core.Watch(fd, in, Level, h)
-	} else if h, _ = row.Watcher.(*halves); h == nil || row.Interest&in != 0 {
+		_, err = l.watch(fd, in, Level, h)
+	} else if h, _ = row.watcher.(*halves); h == nil || row.interest&in != 0 {
 		err = ErrExists
 	} else {
-		err = l.core.ModifyWatch(row, tok, row.Interest|in, Level)
+		err = l.modifyWatch(row, tok, row.interest|in, Level)
 	}
 	if err != nil {
 		return &OpError{Op: op, FD: fd, Err: err}
@@ -154,12 +153,12 @@ func (l *Loop) addHalf(op string, fd int, in Interest, fn func()) error {
 // newHalves returns an unused one, so that adding a reader again and again allocates
 // nothing.
 func (l *Loop) newHalves() *halves {
-	last := len(l.freeHalves) - 1
+	last := len(l.halves) - 1
 	if last < 0 {
 		return &halves{}
 	}
-	h := l.freeHalves[last]
-	l.freeHalves = l.freeHalves[:last]
+	h := l.halves[last]
+	l.halves = l.halves[:last]
 	return h
 }
 
@@ -172,23 +171,23 @@ func (h *halves) half(in Interest) *func() {
 }
 
 func (l *Loop) removeHalf(op string, fd int, in Interest) bool {
-	l.core.Only(op)
-	row, tok := l.core.WatchOf(fd)
-	if row == nil || row.Interest&in == 0 {
+	l.only(op)
+	row, tok := l.watches.find(fd)
+	if row == nil || row.interest&in == 0 {
 		return false
 	}
-	h, ok := row.Watcher.(*halves)
+	h, ok := row.watcher.(*halves)
 	if !ok {
 		return false
 	}
 	*h.half(in) = nil
-	if row.Interest == in {
-		l.core.Unwatch(fd)
-		l.freeHalves = append(l.freeHalves, h)
+	if row.interest == in {
+		l.unwatch(fd)
+		l.halves = append(l.halves, h)
 		return true
 	}
-	if err := l.core.ModifyWatch(row, tok, row.Interest&^in, Level); err != nil {
-		row.Interest &^= in // fd was closed too soon, and nothing more can happen to it
+	if err := l.modifyWatch(row, tok, row.interest&^in, Level); err != nil {
+		row.interest &^= in // fd was closed too soon, and nothing more can happen to it
 	}
 	return true
 }

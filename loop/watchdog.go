@@ -9,7 +9,7 @@ import (
 
 	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/probe"
 )
 
 // Blocked is the watchdog's report of a turn that does not end.
@@ -118,7 +118,7 @@ func (d *watchdog) watch(l *Loop, patience time.Duration) {
 		if rest > 0 {
 			rest--
 		}
-		switch pulse := l.core.Pulse.Load(); {
+		switch pulse := l.pulse.Load(); {
 		case pulse&1 == 0:
 			turn.end(l)
 			if !d.sleep(l) {
@@ -153,7 +153,7 @@ type sample struct {
 }
 
 func newSample(l *Loop) sample {
-	return sample{pulse: l.core.Pulse.Load(), judgeAt: 2, began: kernel.ReadUsage()}
+	return sample{pulse: l.pulse.Load(), judgeAt: 2, began: kernel.ReadUsage()}
 }
 
 // due counts a tick of the turn, and reports whether it is time to judge it. A turn that
@@ -167,13 +167,13 @@ func (s *sample) due() bool {
 // stack of the loop's goroutine.
 func (s *sample) judge(l *Loop) (cost time.Duration) {
 	before, _, _ := kernel.ReadUsage().Since(s.began)
-	owner := l.core.Owner()
+	owner := l.runner()
 	if owner == 0 {
 		return 0 // the loop has ended
 	}
-	stack, task := goid.CheapStackOf(owner), l.core.RunningTask()
+	stack, task := goid.CheapStackOf(owner), l.Internal().RunningTask()
 	wall, cpu, ok := kernel.ReadUsage().Since(s.began)
-	if l.core.Pulse.Load() != s.pulse || l.core.Owner() != owner {
+	if l.pulse.Load() != s.pulse || l.runner() != owner {
 		return wall - before // the loop has continued, and the stack may be of any moment
 	}
 	s.judgeAt = 2 * s.ticks
@@ -189,7 +189,7 @@ func (s *sample) judge(l *Loop) (cost time.Duration) {
 func (s *sample) end(l *Loop) {
 	if s.blocked || s.starved {
 		wall, _, _ := kernel.ReadUsage().Since(s.began)
-		l.core.EndBlocked(wall)
+		l.endBlocked(wall)
 	}
 }
 
@@ -217,7 +217,7 @@ func starves(wall, cpu time.Duration, contenders int) bool {
 func (d *watchdog) sleep(l *Loop) bool {
 	d.asleep.Store(true)
 	// The loop may have returned, and called look, just before.
-	if l.core.Pulse.Load()&1 != 0 && d.asleep.CompareAndSwap(true, false) {
+	if l.pulse.Load()&1 != 0 && d.asleep.CompareAndSwap(true, false) {
 		return true
 	}
 	select {
@@ -229,7 +229,7 @@ func (d *watchdog) sleep(l *Loop) bool {
 }
 
 func (l *Loop) reportBlocked(b Blocked) {
-	l.core.NoteBlocked(loopcore.BlockedTurn{At: time.Now(), For: b.For, Stack: b.Stack, Task: b.Task, Starved: b.Starved})
+	l.noteBlocked(probe.BlockedTurn{At: time.Now(), For: b.For, Stack: b.Stack, Task: b.Task, Starved: b.Starved})
 	if l.opts.OnBlocked != nil {
 		l.opts.OnBlocked(b)
 		return

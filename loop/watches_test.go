@@ -1,4 +1,4 @@
-package loopcore_test
+package loop_test
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -33,7 +32,7 @@ func TestSuspendedWatch(t *testing.T) {
 		if _, err := c.Watch(fd, kernel.Read, kernel.Edge, e); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Watch(fd, kernel.Read, kernel.Edge, e); err != loopcore.ErrExists {
+		if _, err := c.Watch(fd, kernel.Read, kernel.Edge, e); err != loop.ErrExists {
 			t.Errorf("a second watch: %v", err)
 		}
 		if err := errors.Join(c.SetInterest(fd, 0), c.SetInterest(fd, 0)); err != nil {
@@ -41,9 +40,9 @@ func TestSuspendedWatch(t *testing.T) {
 		}
 		w.Write([]byte("x"))
 		l.RunOnce(0)
-		var found []loopcore.Watcher
-		c.EachWatcher(func(w loopcore.Watcher) { found = append(found, w) })
-		if len(e.got) != 0 || c.Watched() != 0 || !slices.Equal(found, []loopcore.Watcher{e}) {
+		var found []interface{ Ready(kernel.Ready) }
+		c.EachWatcher(func(w interface{ Ready(kernel.Ready) }) { found = append(found, w) })
+		if len(e.got) != 0 || c.Watched() != 0 || !slices.Equal(found, []interface{ Ready(kernel.Ready) }{e}) {
 			t.Errorf("suspended: received %v, %d watched, found %v", e.got, c.Watched(), found)
 		}
 		if err := c.SetInterest(fd, kernel.Read); err != nil {
@@ -55,8 +54,8 @@ func TestSuspendedWatch(t *testing.T) {
 		}
 		c.Unwatch(fd)
 		c.Unwatch(fd)
-		c.EachWatcher(func(loopcore.Watcher) { t.Error("a watch is left") })
-		if err := c.SetInterest(fd, kernel.Read); err != loopcore.ErrNotWatched || c.Watched() != 0 {
+		c.EachWatcher(func(interface{ Ready(kernel.Ready) }) { t.Error("a watch is left") })
+		if err := c.SetInterest(fd, kernel.Read); err != loop.ErrNotWatched || c.Watched() != 0 {
 			t.Errorf("after Unwatch: %v, %d watched", err, c.Watched())
 		}
 	}

@@ -1,4 +1,4 @@
-package loopcore
+package loop
 
 import (
 	"reflect"
@@ -6,67 +6,55 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/goid"
+	"github.com/spindleloop/spindle/internal/workers"
 )
 
-// Job identifies offloaded work. The zero Job identifies none.
-type Job struct {
-	c   *Loop
-	job *job
-}
-
-// Offload runs work on a goroutine and then calls done on the loop with its result; see
-// loop.Offload. The goroutine is one of the pool; nil is the loop's own pool. Close reports an
-// unfinished job as lost, or drops it, as at says. RunAtClose panics, because Close does not
-// wait for jobs.
-func Offload[T any](c *Loop, pool *Pool, at AtClose, work func() (T, error), done func(T, error)) (Job, error) {
-	c.Only("Offload")
-	if work == nil || done == nil {
-		panic("loop: Offload with a nil function")
+// offload runs work on a worker of the pool, nil for the loop's own, and then calls done on the
+// loop. If work panics or calls runtime.Goexit, done receives that as a *PanicError. The code
+// is what Close reports, unless at says that it drops the job.
+func (l *Loop) offload(pool *workers.Pool, at atclose.Kind, code uintptr, work func(), done func(panicked error)) (Job, error) {
+	l.only("Offload")
+	if at > atclose.Drop {
+		panic("loop: Offload with atclose.Run: Close does not wait for jobs")
 	}
-	if at > DropAtClose {
-		panic("loop: Offload with RunAtClose: Close does not wait for jobs")
-	}
-	j := &job{w: c.workersOf(pool), code: CodeOf(work), dropped: at == DropAtClose}
+	j := &job{w: l.poolOf(pool), code: code, dropped: at == atclose.Drop, done: done}
 	j.work = func() {
-		var value T
-		var err error
 		returned := false
 		// Deferred, because a Goexit in work does not come back here.
 		defer func() {
 			if !returned {
-				j.failed = true
 				v := recover()
 				if v == nil {
 					v = ErrGoexit
 				}
-				err = c.config.PanicError(v, debug.Stack())
+				j.panicked = &PanicError{Value: v, Stack: debug.Stack()}
 			}
-			j.done = func() { done(value, err) }
-			_ = c.PostEntry(nil, j) // a closed loop has accounted for the job
+			_ = l.postEntry(nil, j) // a closed loop has accounted for the job
 		}()
-		value, err = work()
+		work()
 		returned = true
 	}
-	if err := j.w.add(c, j); err != nil {
+	if err := j.w.add(l, j); err != nil {
 		return Job{}, err
 	}
-	return Job{c, j}, nil
+	return Job{l, j}, nil
 }
 
-// CodeOf returns the address of a function's code.
-func CodeOf(fn any) uintptr { return reflect.ValueOf(fn).Pointer() }
+// codeOf returns the address of a function's code.
+func codeOf(fn any) uintptr { return reflect.ValueOf(fn).Pointer() }
 
 // job is offloaded work, and then its result on the way to the loop.
 type job struct {
-	w       *workers
-	work    func() // also posts the result
-	done    func() // set by work
-	code    uintptr
-	dropped bool // Close does not report it
-	failed  bool // work has panicked, or has called runtime.Goexit; set by work
+	w        *workerPool
+	work     func() // also posts the result
+	done     func(panicked error)
+	panicked error // by work
+	code     uintptr
+	dropped  bool // Close does not report it
 
-	// Guarded by the workers' mu.
+	// Guarded by the pool's mu.
 	seq        uint64 // in the queue
 	prev, next *job   // in the list of unfinished jobs
 }
@@ -77,27 +65,13 @@ func (j *job) Resume() {
 	j.w.remove(j)
 	j.w.delivered++
 	j.w.mu.Unlock()
-	j.done()
+	j.done(j.panicked)
 }
 
-// Cancel removes a job that no worker has begun, and reports whether it did: then done is
-// not called. Work that has begun cannot be stopped from outside.
-func (j Job) Cancel() bool {
-	if j.c == nil || j.c.Closed() {
-		return false
-	}
-	j.c.Only("Job.Cancel")
-	return j.job.w.cancel(j.job)
-}
-
-// Panicked reports whether the error of done is a panic of work, and not an error that work
-// has returned. For the time after done was called.
-func (j Job) Panicked() bool { return j.job.failed }
-
-// workers is a pool of goroutines that exist only while there is work.
-type workers struct {
-	pool        *Pool // nil for the loop's own
-	limit, most int   // set before the first job
+// workerPool is a pool of goroutines that exist only while there is work.
+type workerPool struct {
+	pool        *workers.Pool // nil for the loop's own
+	limit, most int           // set before the first job
 
 	mu         sync.Mutex
 	queue      lane   // jobs that no worker has begun; guarded by mu
@@ -110,14 +84,14 @@ type workers struct {
 	reported bool          // that they do, for long; guarded by mu
 }
 
-func (w *workers) add(c *Loop, j *job) error {
+func (w *workerPool) add(l *Loop, j *job) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.queue.waiting() >= w.most {
 		return ErrBusy
 	}
 	if w.busy == w.limit {
-		w.noteFull(c)
+		w.noteFull(l)
 	}
 	j.seq = w.queue.push(j.work)
 	w.unfinished++
@@ -127,13 +101,13 @@ func (w *workers) add(c *Loop, j *job) error {
 	w.last = j
 	if w.busy < w.limit {
 		w.busy++
-		c.config.Kernel.Start(func() { w.serve(c) })
+		l.k.Start(func() { w.serve(l) })
 	}
 	return nil
 }
 
 // remove removes a finished job from the list. Called with mu held.
-func (w *workers) remove(j *job) {
+func (w *workerPool) remove(j *job) {
 	w.unfinished--
 	if j.prev != nil {
 		j.prev.next = j.next
@@ -150,12 +124,12 @@ func (w *workers) remove(j *job) {
 // Goexit, another goroutine replaces it. So it does if a job leaves the goroutine locked
 // to its thread: the thread may be in a state that only this job knows, and it ends with
 // the goroutine.
-func (w *workers) serve(c *Loop) {
+func (w *workerPool) serve(l *Loop) {
 	lock := goid.LockWord(goid.Current())
 	finished := false
 	defer func() {
 		if !finished {
-			c.config.Kernel.Start(func() { w.serve(c) })
+			l.k.Start(func() { w.serve(l) })
 		}
 	}()
 	for {
@@ -177,7 +151,7 @@ func (w *workers) serve(c *Loop) {
 }
 
 // next returns the first job that was not cancelled. Called with mu held.
-func (w *workers) next() func() {
+func (w *workerPool) next() func() {
 	for w.queue.len() > 0 {
 		if job := w.queue.pop().fn; job != nil {
 			return job
@@ -186,7 +160,7 @@ func (w *workers) next() func() {
 	return nil
 }
 
-func (w *workers) cancel(j *job) bool {
+func (w *workerPool) cancel(j *job) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ok := w.queue.cancel(j.seq)

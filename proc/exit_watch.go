@@ -3,7 +3,7 @@ package proc
 import (
 	"os"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -31,7 +31,7 @@ func (w *exitWatch) start(p *Process) {
 	}
 	p.l.Internal().Kernel().Start(func() {
 		state, err := p.child.Wait()
-		_ = p.l.Internal().Post(loopcore.DropAtClose, func() { p.onExit(state, err) })
+		_ = p.l.Internal().Post(atclose.Drop, func() { p.onExit(state, err) })
 	})
 }
 

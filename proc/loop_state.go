@@ -2,7 +2,7 @@ package proc
 
 import (
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -15,10 +15,10 @@ type loopState struct {
 	queue         spindle.Lot // calls of Start that wait for their turn
 }
 
-var loopStates loopcore.PerLoop[loopState]
+var loopStates perloop.Values[loopState]
 
 func loopStateOf(l *loop.Loop) *loopState {
-	return loopStates.Get(l.Internal(), func() *loopState {
+	return loopStates.Get(l, func() *loopState {
 		return &loopState{l: l, children: map[*Process]bool{}, subscriptions: map[*subscription]bool{}}
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -45,7 +45,7 @@ func (st *loopState) subscribe(sigs []os.Signal, tell func(os.Signal)) (*subscri
 	st.l.Internal().Kernel().Start(func() {
 		for sig := range s.ch {
 			// A signal that arrives while the loop closes has no receiver.
-			_ = st.l.Internal().Post(loopcore.DropAtClose, func() {
+			_ = st.l.Internal().Post(atclose.Drop, func() {
 				if !s.closed {
 					s.deliver(sig)
 				}

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -79,7 +79,7 @@ func (w *waiter) wake() {
 	p.last = w
 	if !p.scheduled {
 		p.scheduled = true
-		_ = p.l.Internal().Post(loopcore.RunAtClose, p.take) // a closed loop has no tasks
+		_ = p.l.Internal().Post(atclose.Run, p.take) // a closed loop has no tasks
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 )
 
 // publishWithin waits for space in the queue, at most for the time of the call. If it fails, it
@@ -16,7 +16,7 @@ func (c *Caller) publishWithin(ctx context.Context, w *waiter, limit time.Durati
 		late, err = spindle.MoveOnAfter(ctx, limit, func(ctx context.Context) error {
 			l, scope := spindle.LoopOf(ctx).Internal(), spindle.ScopeOf(ctx)
 			return c.publish(ctx, w, func() {
-				_ = l.Post(loopcore.RunAtClose, func() { scope.Cancel(callerClosed(w.req.Subject)) }) // a closed loop has no tasks
+				_ = l.Post(atclose.Run, func() { scope.Cancel(callerClosed(w.req.Subject)) }) // a closed loop has no tasks
 			})
 		})
 	} else {

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/intask"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -38,7 +38,7 @@ func (v *inTask) stop() {
 		v.scope.Cancel(nil)
 		return
 	}
-	_ = v.l.Internal().Post(loopcore.DropAtClose, func() { v.scope.Cancel(nil) }) // Close ends all tasks
+	_ = v.l.Internal().Post(atclose.Drop, func() { v.scope.Cancel(nil) }) // Close ends all tasks
 }
 
 func (s *service) serveInTask(ctx context.Context, d Delivery) {

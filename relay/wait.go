@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -21,7 +21,7 @@ type parker struct {
 func (p *parker) prepare(ctx context.Context, what string) (err error) {
 	_, own := ctx.(*ownGoroutine)
 	if own || spindle.Current(ctx) == nil {
-		if !own && loopcore.Current() != nil {
+		if !own && loop.Internal().Current() != nil {
 			panic("relay: " + what + " would block the loop: in a task, pass the task's context")
 		}
 		p.l = nil
@@ -82,7 +82,7 @@ func (p *parker) wake() {
 	case p.l.Owns():
 		p.waker.Wake(nil)
 	default:
-		waker := p.waker                                                         // p may be used again before the loop runs this
-		_ = p.l.Internal().Post(loopcore.RunAtClose, func() { waker.Wake(nil) }) // a closed loop has no tasks
+		waker := p.waker                                                 // p may be used again before the loop runs this
+		_ = p.l.Internal().Post(atclose.Run, func() { waker.Wake(nil) }) // a closed loop has no tasks
 	}
 }

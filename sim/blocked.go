@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
@@ -22,7 +22,7 @@ import (
 func WaitAllBlocked(ctx context.Context) error {
 	p := processOf(ctx, "WaitAllBlocked")
 	l := spindle.LoopOf(ctx)
-	lot := lots.Get(l.Internal(), func() *spindle.Lot {
+	lot := lots.Get(l, func() *spindle.Lot {
 		lot := new(spindle.Lot)
 		p.OnIdle = func() { lot.Wake(math.MaxInt) }
 		return lot
@@ -31,7 +31,7 @@ func WaitAllBlocked(ctx context.Context) error {
 	return lot.Wait(ctx, "WaitAllBlocked")
 }
 
-var lots loopcore.PerLoop[spindle.Lot] // the callers of WaitAllBlocked
+var lots perloop.Values[spindle.Lot] // the callers of WaitAllBlocked
 
 // processOf returns the simulated process of the calling task. It panics if the
 // run is not simulated.

@@ -60,7 +60,7 @@ func (h *Host) start(fn func(ctx context.Context) error, waitedFor bool) {
 			return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 				p.cancel = func() { s.Cancel(errEnded) }
 				if w := h.w; w.recorder.w != nil {
-					w.recorder.core.Attach(spindle.LoopOf(ctx).Internal())
+					w.recorder.core.Attach(spindle.LoopOf(ctx))
 				}
 				p.process.Describe = func() string { return describe(ctx) }
 				p.process.Running = func() string { return running(ctx) }

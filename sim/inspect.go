@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/inspect"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/simkernel"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // Inspect takes a snapshot of all loops in the world at the virtual time t, with the schema
@@ -165,9 +165,9 @@ func rowsOf(a *inspect.SnapshotAnswer) int {
 // take takes a snapshot at the present time, while no program runs, or in a program.
 func (w *World) take() *inspect.SnapshotAnswer {
 	var loops []inspect.Suspended
-	for _, c := range loopcore.OpenLoops() {
-		if p, ok := c.Kernel().Poller.(*simkernel.Process); ok && p.Lives(w.core) {
-			loops = append(loops, inspect.Suspended{ID: strconv.Itoa(int(p.ID())), Core: c, Paused: p.Host().Paused()})
+	for _, l := range loop.Internal().Open() {
+		if p, ok := l.Internal().Kernel().Poller.(*simkernel.Process); ok && p.Lives(w.core) {
+			loops = append(loops, inspect.Suspended{ID: strconv.Itoa(int(p.ID())), Loop: l, Paused: p.Host().Paused()})
 		}
 	}
 	slices.SortFunc(loops, func(a, b inspect.Suspended) int {

@@ -75,7 +75,7 @@ func (c *Conn) registry() *sock.Registry { return c.socket.Registry() }
 func (c *Conn) loop() *loop.Loop         { return c.registry().L }
 
 // here returns the context of the calling task, or nil for another goroutine.
-func (c *Conn) here() context.Context { return coro.Here(c.loop().Internal()) }
+func (c *Conn) here() context.Context { return coro.Here(c.loop()) }
 
 // owner implements sock's callbacks without adding methods to Conn.
 type owner Conn

@@ -80,7 +80,7 @@ func (d Dialer) dialTraced(tracer spindle.Tracer, base, ctx context.Context, net
 // dial connects in the run that base belongs to.
 func (d Dialer) dial(base, ctx context.Context, network, address string) (*Conn, error) {
 	nursery := spindle.RootNursery(base)
-	here := coro.Here(spindle.LoopOf(base).Internal())
+	here := coro.Here(spindle.LoopOf(base))
 	if here != nil && spindle.Current(ctx) != nil {
 		return d.dialTimeout(ctx, nursery, network, address)
 	}

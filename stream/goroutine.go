@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/intask"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -28,7 +28,7 @@ func runOnLoop(l *loop.Loop, fn func()) error {
 		fn()
 		return nil
 	}
-	return netClosed(l.Internal().Post(loopcore.DropAtClose, fn))
+	return netClosed(l.Internal().Post(atclose.Drop, fn))
 }
 
 // runInTask runs call in a task of n and waits for the result. Name is the call's

@@ -138,7 +138,7 @@ func (ln *Listener) Accept() (net.Conn, error) {
 
 // AcceptConn is Accept with a concrete result type.
 func (ln *Listener) AcceptConn() (*Conn, error) {
-	if ctx := coro.Here(ln.registry.L.Internal()); ctx != nil {
+	if ctx := coro.Here(ln.registry.L); ctx != nil {
 		return ln.accept(ctx)
 	}
 	c, err := runInTask(ln.registry.L, ln.nursery, "Listener.Accept", ln.accept)

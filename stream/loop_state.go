@@ -3,7 +3,7 @@ package stream
 import (
 	"slices"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -21,10 +21,10 @@ type loopState struct {
 	rootsLoaded  bool // see loadRoots
 }
 
-var loopStates loopcore.PerLoop[loopState]
+var loopStates perloop.Values[loopState]
 
 func loopStateOf(l *loop.Loop) *loopState {
-	return loopStates.Get(l.Internal(), func() *loopState {
+	return loopStates.Get(l, func() *loopState {
 		// Creating the registry first makes the loop close it last.
 		return &loopState{registry: sock.RegistryOf(l)}
 	})

@@ -118,7 +118,7 @@ func bindPacket(ctx context.Context, network, local, remote string) (sock.Datagr
 func (c *PacketConn) loop() *loop.Loop { return c.socket.Registry().L }
 
 // here returns the context of the calling task, or nil for another goroutine.
-func (c *PacketConn) here() context.Context { return coro.Here(c.loop().Internal()) }
+func (c *PacketConn) here() context.Context { return coro.Here(c.loop()) }
 
 // packetOwner implements sock's callbacks without adding methods to PacketConn.
 type packetOwner PacketConn

@@ -6,7 +6,7 @@ import (
 	"io"
 	"net"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -208,7 +208,7 @@ func (c *Conn) readSoon() {
 		return
 	}
 	c.marks |= readQueued
-	c.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, func() {
+	c.st.sockets.L.Internal().CallSoon(atclose.Drop, func() {
 		c.marks &^= readQueued
 		c.proceed()
 	})
@@ -297,7 +297,7 @@ func (c *Conn) lose(err error) {
 	c.phase.enter(lostPhase(err))
 	c.releaseResources()
 	c.socket.Close()
-	c.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() { c.end(err) })
+	c.st.sockets.L.Internal().CallSoon(atclose.Run, func() { c.end(err) })
 }
 
 // releaseResources releases what the connection holds besides its socket.

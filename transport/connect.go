@@ -7,8 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/internal/tlsio"
 	"github.com/spindleloop/spindle/loop"
@@ -64,7 +64,7 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, o Conne
 		err = tlsio.CheckRenegotiation(o.TLS)
 	}
 	if err != nil {
-		co.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() { co.fail(err) })
+		co.st.sockets.L.Internal().CallSoon(atclose.Run, func() { co.fail(err) })
 		return
 	}
 	if a, ok := t.Known(false); ok {

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"syscall"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -119,7 +119,7 @@ func Datagram(l *loop.Loop, p DatagramProtocol, o DatagramOptions) (*Endpoint, e
 	if err != nil {
 		return nil, sock.Error("listen", e.network, nil, nil, err)
 	}
-	e.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, e.start)
+	e.st.sockets.L.Internal().CallSoon(atclose.Drop, e.start)
 	return e, nil
 }
 

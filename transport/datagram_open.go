@@ -4,9 +4,11 @@ import (
 	"context"
 	"net"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/internal/sock"
+	"github.com/spindleloop/spindle/internal/workers"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -28,11 +30,11 @@ func OpenDatagram(ctx context.Context, l *loop.Loop, p DatagramProtocol, o Datag
 	} else if err = op.parse(); err == nil {
 		lookup, stop := context.WithCancel(context.Background())
 		op.stopLookup = stop
-		op.job, err = loopcore.Offload(l.Internal(), &datagramLookups, loopcore.ReportAtClose,
+		op.job, err = onloop.Offload(l, &datagramLookups, atclose.Report,
 			func() ([]binding, error) { return op.resolve(lookup) }, op.resolved)
 	}
 	if err != nil {
-		op.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() { op.fail(err) })
+		op.st.sockets.L.Internal().CallSoon(atclose.Run, func() { op.fail(err) })
 		return
 	}
 	op.stopContext = l.Internal().AfterFunc(ctx, func() {
@@ -43,7 +45,7 @@ func OpenDatagram(ctx context.Context, l *loop.Loop, p DatagramProtocol, o Datag
 }
 
 // datagramLookups is the pool of name lookups, which take seconds if a name server does not answer.
-var datagramLookups = loopcore.Pool{Name: "name lookups"}
+var datagramLookups = workers.Pool{Name: "name lookups"}
 
 // opening is an OpenDatagram in progress. Loop goroutine only, except for resolve.
 type opening struct {
@@ -54,7 +56,7 @@ type opening struct {
 	onError func(error)
 
 	local, remote sock.Target // zero if the option is empty
-	job           loopcore.Job
+	job           loop.Job
 	stopLookup    context.CancelFunc
 	stopContext   func() bool
 }

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 	"syscall"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -134,7 +134,7 @@ func (e *Endpoint) read() {
 func (e *Endpoint) proceedSoon() {
 	if !e.againQueued {
 		e.againQueued = true
-		e.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, e.againFunc)
+		e.st.sockets.L.Internal().CallSoon(atclose.Drop, e.againFunc)
 	}
 }
 
@@ -194,7 +194,7 @@ func (e *Endpoint) lose(err error) {
 		err = removeErr
 	}
 	e.queue, e.queuedBytes = nil, 0
-	e.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() {
+	e.st.sockets.L.Internal().CallSoon(atclose.Run, func() {
 		if e.announced {
 			e.proto.ConnectionLost(e, err)
 		}

@@ -6,8 +6,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // destination returns to as an address of the socket's family.
@@ -48,7 +48,7 @@ func (e *Endpoint) SendTo(p []byte, to Addr) error {
 	default:
 		var earlier error
 		if earlier, err = e.send(p, a); earlier != nil {
-			e.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, func() { e.reportError(earlier) })
+			e.st.sockets.L.Internal().CallSoon(atclose.Drop, func() { e.reportError(earlier) })
 		}
 		if err == errAgain {
 			e.enqueue(p, a)
@@ -200,7 +200,7 @@ func (e *Endpoint) notifyPauser(call func(DatagramWritePauser)) {
 	if !ok {
 		return
 	}
-	e.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, func() {
+	e.st.sockets.L.Internal().CallSoon(atclose.Drop, func() {
 		if !e.phase.lost() {
 			e.guard(func() { call(p) })
 		}

@@ -1,6 +1,6 @@
 package transport
 
-import "github.com/spindleloop/spindle/internal/loopcore"
+import "github.com/spindleloop/spindle/internal/workers"
 
 // Handshakes is the pool of TLS handshakes.
-func Handshakes() *loopcore.Pool { return &handshakes }
+func Handshakes() *workers.Pool { return &handshakes }

@@ -3,7 +3,7 @@ package transport
 import (
 	"net"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 )
 
 // flushWaiter is a function to call when the connection has sent at bytes in total.
@@ -59,7 +59,7 @@ func (c *Conn) AfterFlush(fn func(error)) {
 		c.st.flush()
 	}
 	if wasLost || c.phase == phaseFailed {
-		c.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() { fn(net.ErrClosed) })
+		c.st.sockets.L.Internal().CallSoon(atclose.Run, func() { fn(net.ErrClosed) })
 		return
 	}
 	e, at := c.ensureExtra(), c.out
@@ -68,7 +68,7 @@ func (c *Conn) AfterFlush(fn func(error)) {
 	}
 	e.flushWaiters = append(e.flushWaiters, flushWaiter{at, fn})
 	if c.unsent == nil && !c.phase.lost() {
-		c.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, func() {
+		c.st.sockets.L.Internal().CallSoon(atclose.Drop, func() {
 			if !c.phase.lost() {
 				c.guard(c.runFlushWaiters)
 			}

@@ -3,7 +3,7 @@ package transport
 import (
 	"slices"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -32,12 +32,12 @@ type gatheredWrite struct {
 // gatherBufSize is the most that is gathered before a flush.
 const gatherBufSize = 64 << 10
 
-var loopStates loopcore.PerLoop[loopState]
+var loopStates perloop.Values[loopState]
 
 // loopStateOf returns the state of a loop for op, which must be called on that loop.
 func loopStateOf(op string, l *loop.Loop) *loopState {
 	l.Internal().Only(op)
-	return loopStates.Get(l.Internal(), func() *loopState {
+	return loopStates.Get(l, func() *loopState {
 		st := &loopState{sockets: sock.RegistryOf(l), gatherBuf: make([]byte, 0, gatherBufSize)}
 		st.flushFunc = st.flush
 		return st

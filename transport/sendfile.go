@@ -8,8 +8,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/onloop"
+	"github.com/spindleloop/spindle/internal/workers"
 )
 
 // SendFile sends n bytes of a regular file from offset on, or the rest of the file if n
@@ -69,7 +71,7 @@ func (c *Conn) SendFile(f *os.File, offset, n int64, done func(error)) {
 // close_notify.
 func (c *Conn) failFile(err error, done func(error)) {
 	c.marks |= fileMissing
-	c.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() {
+	c.st.sockets.L.Internal().CallSoon(atclose.Run, func() {
 		if c.phase == phaseOpen {
 			c.marks &^= fileMissing
 		}
@@ -157,7 +159,7 @@ const (
 
 // sentFiles is the pool of files that are sent: blocking work of the program does not delay
 // them.
-var sentFiles = loopcore.Pool{Name: "sent files"}
+var sentFiles = workers.Pool{Name: "sent files"}
 
 // startFileJob lets a worker send or read the next bytes. The loop does not watch for
 // writability meanwhile, so that the edge is not used up before the worker returns.
@@ -179,9 +181,9 @@ func (c *Conn) startFileJob(s *fileRange) {
 	// loop may drop the result when it closes.
 	var err error
 	if s.copying {
-		_, err = loopcore.Offload(c.Loop().Internal(), &sentFiles, loopcore.DropAtClose, s.read, func(buf []byte, err error) { c.fileRead(s, buf, err) })
+		_, err = onloop.Offload(c.Loop(), &sentFiles, atclose.Drop, s.read, func(buf []byte, err error) { c.fileRead(s, buf, err) })
 	} else {
-		_, err = loopcore.Offload(c.Loop().Internal(), &sentFiles, loopcore.DropAtClose, s.send, func(n int, err error) { c.fileSent(s, n, err) })
+		_, err = onloop.Offload(c.Loop(), &sentFiles, atclose.Drop, s.send, func(n int, err error) { c.fileSent(s, n, err) })
 	}
 	if err != nil { // the queue of the workers is full
 		c.Loop().CallLater(offloadRetryDelay, func() {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -194,7 +194,7 @@ func (s *Server) Drain(done func()) error {
 	}
 	s.emptying.Add(-1)
 	for _, done := range s.takeDrained() {
-		if s.shards[0].st.sockets.L.Internal().Post(loopcore.RunAtClose, done) != nil {
+		if s.shards[0].st.sockets.L.Internal().Post(atclose.Run, done) != nil {
 			done() // the loop is closed
 		}
 	}
@@ -235,7 +235,7 @@ func (s *Server) EachConn(fn func(*Conn)) {
 		case sh.onLoop():
 			sh.each(fn)
 		default:
-			_ = sh.st.sockets.L.Internal().Post(loopcore.DropAtClose, func() { sh.each(fn) }) // a closed loop has no connections
+			_ = sh.st.sockets.L.Internal().Post(atclose.Drop, func() { sh.each(fn) }) // a closed loop has no connections
 		}
 	}
 }

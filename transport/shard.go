@@ -6,8 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 )
 
@@ -84,7 +84,7 @@ func (sh *shard) closeListener() error {
 	err := sh.file.Remove(sh.st.sockets.K)
 	l := sh.st.sockets.L
 	if (sh.shared || sh.st.sockets.K.Native().Unlisten(sh.fd) != nil) && l.Internal().Running() {
-		_ = l.Internal().Post(loopcore.DropAtClose, func() { sh.stop() }) // on a loop that does not run, accept or loopClosing does it
+		_ = l.Internal().Post(atclose.Drop, func() { sh.stop() }) // on a loop that does not run, accept or loopClosing does it
 	}
 	return err
 }
@@ -98,7 +98,7 @@ func (sh *shard) emptyQueue() error {
 	if sh.onLoop() {
 		return sh.empty()
 	}
-	_ = sh.st.sockets.L.Internal().Post(loopcore.DropAtClose, func() { sh.empty() })
+	_ = sh.st.sockets.L.Internal().Post(atclose.Drop, func() { sh.empty() })
 	return nil
 }
 
@@ -190,7 +190,7 @@ func (sh *shard) handOver(fd int) bool {
 	}
 	sh.fds = append(sh.fds, fd)
 	// If the loop is closing this fails, and loopClosing empties the list.
-	_ = sh.st.sockets.L.Internal().Post(loopcore.DropAtClose, sh.serveNext)
+	_ = sh.st.sockets.L.Internal().Post(atclose.Drop, sh.serveNext)
 	return true
 }
 
@@ -304,14 +304,14 @@ func (sh *shard) release() {
 			from.ln.Resume()
 			return
 		}
-		_ = from.st.sockets.L.Internal().Post(loopcore.DropAtClose, func() { from.ln.Resume() })
+		_ = from.st.sockets.L.Internal().Post(atclose.Drop, func() { from.ln.Resume() })
 	}
 }
 
 // callDrained queues the callbacks of Drain if the last connection has ended.
 func (sh *shard) callDrained() {
 	for _, done := range sh.s.takeDrained() {
-		sh.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, done)
+		sh.st.sockets.L.Internal().CallSoon(atclose.Run, done)
 	}
 }
 

@@ -9,9 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
+	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/internal/tlsio"
+	"github.com/spindleloop/spindle/internal/workers"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -27,7 +29,7 @@ type handshake struct {
 
 	// Loop goroutine only.
 	timer    loop.Timer
-	job      loopcore.Job
+	job      loop.Job
 	stepping bool // a step is queued or running
 
 	// Owned by the worker during a step, and by the loop between steps, as is the
@@ -72,7 +74,7 @@ func (c *Conn) startHandshake(r role, config *tls.Config, timeout time.Duration,
 		h.timer = c.Loop().CallLater(timeout, func() { h.fail(os.ErrDeadlineExceeded) })
 	}
 	if err := tlsio.CheckSimulated(c.st.sockets.K, config, r == asClient); err != nil {
-		c.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() { h.fail(err) })
+		c.st.sockets.L.Internal().CallSoon(atclose.Run, func() { h.fail(err) })
 		return
 	}
 	if r == asClient || len(ahead) > 0 {
@@ -126,7 +128,7 @@ func (h *handshake) advance() {
 }
 
 // handshakes is the pool of handshakes: blocking work of the program does not delay them.
-var handshakes = loopcore.Pool{Name: "TLS handshakes"}
+var handshakes = workers.Pool{Name: "TLS handshakes"}
 
 // step lets a worker continue the handshake. Nothing is read meanwhile.
 func (h *handshake) step() {
@@ -136,7 +138,7 @@ func (h *handshake) step() {
 	h.mu.Lock()
 	h.running = true
 	h.mu.Unlock()
-	job, err := loopcore.Offload(c.Loop().Internal(), &handshakes, loopcore.DropAtClose, h.runStep, h.stepDone)
+	job, err := onloop.Offload(c.Loop(), &handshakes, atclose.Drop, h.runStep, h.stepDone)
 	if err == nil {
 		h.job = job
 		return

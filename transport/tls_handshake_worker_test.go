@@ -7,7 +7,8 @@ import (
 	"net"
 	"testing"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
+	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
@@ -81,7 +82,7 @@ func TestTLSCloseWithQueuedStep(t *testing.T) {
 	<-g.has // the first step is done
 	busy, release := make(chan bool), make(chan bool)
 	on(t, l, func() {
-		loopcore.Offload(l.Internal(), transport.Handshakes(), loopcore.DropAtClose, func() (int, error) {
+		onloop.Offload(l, transport.Handshakes(), atclose.Drop, func() (int, error) {
 			close(busy)
 			<-release
 			return 0, nil
@@ -155,7 +156,7 @@ func TestTLSBusyWorkers(t *testing.T) {
 	busy, release := make(chan bool), make(chan bool)
 	on(t, l, func() {
 		for i := range 2 {
-			loopcore.Offload(l.Internal(), transport.Handshakes(), loopcore.DropAtClose, func() (int, error) {
+			onloop.Offload(l, transport.Handshakes(), atclose.Drop, func() (int, error) {
 				if i == 0 {
 					close(busy)
 				}

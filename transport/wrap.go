@@ -6,8 +6,8 @@ import (
 	"net"
 	"syscall"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -127,7 +127,7 @@ func (st *loopState) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error)
 		c.phase.enter(phaseShutting)
 		c.socket.CloseWrite()
 	}
-	st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, c.start)
+	st.sockets.L.Internal().CallSoon(atclose.Drop, c.start)
 	return c, nil
 }
 

@@ -5,7 +5,7 @@ import (
 	"net"
 	"syscall"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/sock"
 )
 
@@ -359,7 +359,7 @@ func (c *Conn) notifyPauser() {
 		return
 	}
 	c.marks |= pauserQueued
-	c.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, func() {
+	c.st.sockets.L.Internal().CallSoon(atclose.Drop, func() {
 		c.marks &^= pauserQueued
 		p, ok := c.proto.(WritePauser)
 		if !ok || c.phase.lost() {

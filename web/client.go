@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/intask"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/stream"
 )
 
@@ -148,7 +148,7 @@ func (c *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // roundTrip makes the request in the run that base belongs to.
 func (c *Transport) roundTrip(base context.Context, req *http.Request) (*http.Response, error) {
 	nursery := spindle.RootNursery(base)
-	if ctx := coro.Here(spindle.LoopOf(base).Internal()); ctx != nil {
+	if ctx := coro.Here(spindle.LoopOf(base)); ctx != nil {
 		return c.untilDone(ctx, req, nursery, inTask)
 	}
 	if spindle.LoopOf(base).Owns() {
@@ -311,7 +311,7 @@ func (c *Transport) CloseIdleConnections() {
 		if p.l.Owns() {
 			p.closeIdle()
 		} else {
-			_ = p.l.Internal().Post(loopcore.DropAtClose, p.closeIdle) // a loop that is closed has closed them
+			_ = p.l.Internal().Post(atclose.Drop, p.closeIdle) // a loop that is closed has closed them
 		}
 	}
 }

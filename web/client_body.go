@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/http1"
-	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // receive sets the body of a response.
@@ -251,7 +251,7 @@ func (b *responseBody) Close() error {
 		}
 		if l.Owns() {
 			drain()
-		} else if l.Internal().Post(loopcore.DropAtClose, drain) != nil {
+		} else if l.Internal().Post(atclose.Drop, drain) != nil {
 			b.abandon()
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/http2"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -321,7 +321,7 @@ func (hc *h2Client) startWriting() {
 		return
 	}
 	hc.writing = true
-	hc.p.l.Internal().CallSoon(loopcore.DropAtClose, func() {
+	hc.p.l.Internal().CallSoon(atclose.Drop, func() {
 		if hc.p.ends() {
 			hc.writing = false
 			if hc.orphan(); hc.ended != nil {

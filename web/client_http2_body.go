@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 )
 
 // h2Body is the body of a response on a stream. The loop appends what is received, up to the
@@ -177,7 +177,7 @@ func (b *h2Body) consume(n int) {
 	if hc.p.l.Owns() {
 		on()
 	} else {
-		_ = hc.p.l.Internal().Post(loopcore.DropAtClose, on)
+		_ = hc.p.l.Internal().Post(atclose.Drop, on)
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/internal/http2"
-	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // h2Call is a request on a stream, and its response. Loop goroutine only.
@@ -336,6 +336,6 @@ func (c *h2Call) cancelFrom(err error) {
 	if l.Owns() {
 		c.cancel(err)
 	} else {
-		_ = l.Internal().Post(loopcore.DropAtClose, func() { c.cancel(err) }) // a closed loop has ended it
+		_ = l.Internal().Post(atclose.Drop, func() { c.cancel(err) }) // a closed loop has ended it
 	}
 }

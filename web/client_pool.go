@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/http1"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -216,7 +216,7 @@ func (cc *clientConn) release() {
 		cc.p.put(cc)
 		return
 	}
-	if cc.p.l.Internal().Post(loopcore.DropAtClose, func() { cc.p.put(cc) }) != nil {
+	if cc.p.l.Internal().Post(atclose.Drop, func() { cc.p.put(cc) }) != nil {
 		cc.close()
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/http1"
-	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // sendBody sends the body in the background, because a server may answer before it has
@@ -58,7 +58,7 @@ func (t *trip) afterUpload() {
 	case p.l.Owns():
 		t.limitHeaderWait()
 	default:
-		_ = p.l.Internal().Post(loopcore.DropAtClose, t.limitHeaderWait)
+		_ = p.l.Internal().Post(atclose.Drop, t.limitHeaderWait)
 	}
 }
 
@@ -168,7 +168,7 @@ func (t *trip) finish() {
 	t.mu.Unlock()
 	switch {
 	case waits:
-		_ = t.cc.p.l.Internal().Post(loopcore.DropAtClose, func() {
+		_ = t.cc.p.l.Internal().Post(atclose.Drop, func() {
 			t.cc.p.l.CallLater(uploadGrace, func() {
 				t.mu.Lock()
 				defer t.mu.Unlock()

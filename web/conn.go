@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/http1"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/transport"
 )
 
@@ -67,7 +67,7 @@ var lingerTime = 500 * time.Millisecond
 // ConnectionMade registers the connection with its loop's state.
 func (c *conn) ConnectionMade(tc *transport.Conn) {
 	c.tc = tc
-	c.st = c.st.sv.perLoop.Of(tc.Loop().Internal())
+	c.st = c.st.sv.perLoop.Of(tc.Loop())
 	c.tls = tc.TLS()
 	switch {
 	case c.st.mode != modeDraining:
@@ -273,7 +273,7 @@ func (c *conn) settleEOF() {
 // at once does not occupy the loop.
 func (c *conn) yield() {
 	c.expect(inputYield)
-	c.st.l.Internal().CallSoon(loopcore.DropAtClose, func() {
+	c.st.l.Internal().CallSoon(atclose.Drop, func() {
 		if c.input != inputYield {
 			return
 		}

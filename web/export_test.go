@@ -12,12 +12,12 @@ func init() { checkPhases = true }
 
 // Yields reports whether the loop lets workers run at the end of its turn.
 func Yields(sv *Service, l *loop.Loop) bool {
-	st := sv.perLoop.Of(l.Internal())
+	st := sv.perLoop.Of(l)
 	return st != nil && st.yields
 }
 
 // HasLoopState reports whether the service has state on a loop.
-func HasLoopState(sv *Service, l *loop.Loop) bool { return sv.perLoop.Of(l.Internal()) != nil }
+func HasLoopState(sv *Service, l *loop.Loop) bool { return sv.perLoop.Of(l) != nil }
 
 // Abort ends the connection of a request, on its loop.
 func Abort(w http.ResponseWriter) { responseOf(w).x.c.tc.Abort() }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/transport"
 )
 
@@ -349,7 +349,7 @@ func (h *hijackedConn) setDeadlines(t time.Time, all ...*deadline) error {
 	}
 	if l.Owns() {
 		set()
-	} else if l.Internal().Post(loopcore.DropAtClose, set) != nil {
+	} else if l.Internal().Post(atclose.Drop, set) != nil {
 		return http.ErrServerClosed
 	}
 	return nil
@@ -393,5 +393,5 @@ func (h *hijackedConn) OnShutdown(fn func()) {
 		return
 	}
 	onGoroutine := func() { st.l.Internal().Kernel().Start(fn) }
-	_ = st.l.Internal().Post(loopcore.DropAtClose, func() { set(onGoroutine) }) // the end of the loop ends the connection
+	_ = st.l.Internal().Post(atclose.Drop, func() { set(onGoroutine) }) // the end of the loop ends the connection
 }

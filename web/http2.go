@@ -4,8 +4,8 @@ import (
 	"crypto/tls"
 	"net/http"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/http2"
-	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // h2Conn is what an HTTP/2 connection has besides its conn: phases, time-outs and
@@ -131,7 +131,7 @@ func (h *h2Conn) touch() {
 	}
 	h.marks |= h2Dirty
 	if len(st.dirty) == 0 {
-		st.l.Internal().CallSoon(loopcore.RunAtClose, st.flushFunc)
+		st.l.Internal().CallSoon(atclose.Run, st.flushFunc)
 	}
 	st.dirty = append(st.dirty, h)
 }
@@ -236,7 +236,7 @@ func (h *h2Conn) choked() bool {
 // very many requests at once does not occupy the loop.
 func (h *h2Conn) yield() {
 	h.marks |= h2Yields
-	h.c.st.l.Internal().CallSoon(loopcore.DropAtClose, func() {
+	h.c.st.l.Internal().CallSoon(atclose.Drop, func() {
 		h.marks &^= h2Yields
 		h.resume()
 	})

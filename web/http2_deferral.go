@@ -5,10 +5,11 @@ import (
 	"net/http"
 	"os"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/deferred"
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/internal/http2"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/onloop"
 )
 
 // streamDeferral is a deferral on a stream of HTTP/2. It counts as a handler of the connection
@@ -229,7 +230,7 @@ func (f *streamFile) next(err error) {
 	}
 	piece := f.buf[:min(f.end-f.at, int64(len(f.buf)))]
 	read := func() (int, error) { return f.f.ReadAt(piece, f.at) }
-	_, err = loopcore.Offload(f.d.h.c.st.l.Internal(), nil, loopcore.DropAtClose, read, func(n int, err error) {
+	_, err = onloop.Offload(f.d.h.c.st.l, nil, atclose.Drop, read, func(n int, err error) {
 		switch {
 		case f.d.Closed():
 			f.finish(f.d.ended())

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/internal/http2"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -109,7 +109,7 @@ func newLoopState(sv *Service, l *loop.Loop) *loopState {
 	st.onlyProcessor = runtime.GOMAXPROCS(0) == 1
 	st.yieldFunc = st.yield
 	st.take = st.takeFinished
-	sv.perLoop.Set(l.Internal(), st)
+	sv.perLoop.Set(l, st)
 	return st
 }
 
@@ -239,7 +239,7 @@ func (st *loopState) LoopClosing() {
 func (st *loopState) yieldSoon() {
 	if !st.yields {
 		st.yields = true
-		st.l.Internal().CallSoon(loopcore.DropAtClose, st.yieldFunc)
+		st.l.Internal().CallSoon(atclose.Drop, st.yieldFunc)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 )
 
 // connObserver keeps what ConnState and ConnContext need of a loop's connections. A
@@ -102,7 +102,7 @@ func (at *observedConn) Close() error {
 	if at.st.l.Owns() {
 		abort()
 	} else {
-		_ = at.st.l.Internal().Post(loopcore.DropAtClose, abort) // a closed loop has ended the connection
+		_ = at.st.l.Internal().Post(atclose.Drop, abort) // a closed loop has ended the connection
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -176,7 +176,7 @@ func (s *Server) drainTimeout() time.Duration {
 func (sv *Service) drainWithin(d time.Duration, l *loop.Loop) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	if l.Internal().Post(loopcore.DropAtClose, func() { l.CallLater(d, func() { cancel(ErrDrainTimeout) }) }) != nil {
+	if l.Internal().Post(atclose.Drop, func() { l.CallLater(d, func() { cancel(ErrDrainTimeout) }) }) != nil {
 		return http.ErrServerClosed
 	}
 	return sv.Shutdown(ctx)
@@ -191,7 +191,7 @@ func (s *Server) serveInTask(ctx context.Context, from source) error {
 	}
 	s.listens(sv)
 	over := spindle.NewFuture[struct{}](ctx)
-	sv.whenOver(func() { _ = l.Internal().Post(loopcore.DropAtClose, func() { over.Resolve(struct{}{}) }) })
+	sv.whenOver(func() { _ = l.Internal().Post(atclose.Drop, func() { over.Resolve(struct{}{}) }) })
 	if _, err := over.Await(ctx); err == nil {
 		return http.ErrServerClosed
 	}

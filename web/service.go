@@ -11,7 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
+	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -36,8 +37,8 @@ type Service struct {
 	draining atomic.Bool
 	closed   atomic.Bool // Close was called
 
-	loopStates []*loopState                // one for each loop
-	perLoop    loopcore.PerLoop[loopState] // the same by loop
+	loopStates []*loopState              // one for each loop
+	perLoop    perloop.Values[loopState] // the same by loop
 
 	mu      sync.Mutex
 	drained []func() // called when the service has ended; guarded by mu
@@ -224,6 +225,6 @@ func (sv *Service) loopStateEnded(st *loopState) {
 // each calls fn for every loop state, on its loop.
 func (sv *Service) each(fn func(*loopState)) {
 	for _, st := range sv.loopStates {
-		_ = st.l.Internal().Post(loopcore.DropAtClose, func() { fn(st) })
+		_ = st.l.Internal().Post(atclose.Drop, func() { fn(st) })
 	}
 }

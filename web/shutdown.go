@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/transport"
 )
 
@@ -124,7 +124,7 @@ func (sv *Service) atAccepts(fn func()) {
 		fn()
 		return
 	}
-	_ = sv.loopStates[0].l.Internal().Post(loopcore.DropAtClose, fn)
+	_ = sv.loopStates[0].l.Internal().Post(atclose.Drop, fn)
 }
 
 // Drainer is implemented by a protocol of Upgrade that closes its connection when the server
@@ -187,7 +187,7 @@ func (st *loopState) end() {
 	}
 	last := func(error) {
 		st.log.end(func() {
-			st.sv.perLoop.Remove(st.l.Internal())
+			st.sv.perLoop.Remove(st.l)
 			st.sv.loopStateEnded(st)
 		})
 	}
@@ -261,7 +261,7 @@ func (sv *Service) Shutdown(ctx context.Context) error {
 	}
 	ended := spindle.NewFuture[struct{}](ctx)
 	l := spindle.LoopOf(ctx)
-	sv.Drain(func() { _ = l.Internal().Post(loopcore.DropAtClose, func() { ended.Resolve(struct{}{}) }) })
+	sv.Drain(func() { _ = l.Internal().Post(atclose.Drop, func() { ended.Resolve(struct{}{}) }) })
 	_, err := ended.Await(ctx)
 	if err == nil {
 		return nil

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/http1"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/transport"
 )
 
@@ -52,7 +52,7 @@ func Upgrade(w http.ResponseWriter, r *http.Request, header http.Header, p trans
 			return err
 		}
 		rw.x.c.tc.Write(head)
-		rw.x.st.l.Internal().CallSoon(loopcore.RunAtClose, func() { rw.x.c.switchTo(p) })
+		rw.x.st.l.Internal().CallSoon(atclose.Run, func() { rw.x.c.switchTo(p) })
 		return nil
 	})
 }

@@ -48,7 +48,7 @@ func (st *loopState) awaitIn(place **waiter, what string, begin func(w *waiter))
 
 // awaitInTask is await in a task.
 func awaitInTask(l *loop.Loop, what string, begin func(done func(error))) error {
-	ctx := coro.Here(l.Internal())
+	ctx := coro.Here(l)
 	if ctx == nil {
 		panic("web: a request or response is used in a callback of the loop; start a task")
 	}

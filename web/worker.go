@@ -3,7 +3,7 @@ package web
 import (
 	"sync"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 )
 
 // workers runs handlers on goroutines, which it reuses. Any goroutine.
@@ -129,7 +129,7 @@ func (st *loopState) deliver(x *exchange) {
 	st.finished = append(st.finished, x)
 	st.mu.Unlock()
 	if first {
-		_ = st.l.Internal().Post(loopcore.DropAtClose, st.take) // a closed loop has no connections
+		_ = st.l.Internal().Post(atclose.Drop, st.take) // a closed loop has no connections
 	}
 }
 

@@ -114,7 +114,7 @@ func calledInScope(ctx context.Context, nc net.Conn) bool {
 		return false
 	}
 	_, ok = nc.(taskConn)
-	return ok && coro.Here(spindle.LoopOf(ctx).Internal()) == ctx
+	return ok && coro.Here(spindle.LoopOf(ctx)) == ctx
 }
 
 // contextError returns the error of ctx if err is due to followContext, and err

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/wsframe"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
@@ -23,7 +23,7 @@ func Connect(ctx context.Context, l *loop.Loop, url string, h Handler, o Options
 	failed := o.OnError
 	q, err := newRequest(url, &o, l.Internal().Kernel().Uint64)
 	if err != nil {
-		l.Internal().CallSoon(loopcore.RunAtClose, func() { failed(err) })
+		l.Internal().CallSoon(atclose.Run, func() { failed(err) })
 		return
 	}
 	timeout := cmp.Or(o.HandshakeTimeout, handshakeTimeout)

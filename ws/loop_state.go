@@ -3,7 +3,7 @@ package ws
 import (
 	"encoding/binary"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/internal/wsframe"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/ws/internal/deflate"
@@ -33,10 +33,10 @@ const (
 	maxSharedRules = 64
 )
 
-var loopStates loopcore.PerLoop[loopState]
+var loopStates perloop.Values[loopState]
 
 func loopStateOf(l *loop.Loop) *loopState {
-	return loopStates.Get(l.Internal(), func() *loopState {
+	return loopStates.Get(l, func() *loopState {
 		return &loopState{l: l, rules: make(map[rules]*rules)}
 	})
 }

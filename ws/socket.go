@@ -5,7 +5,7 @@ import (
 	"io"
 	"net"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/wsframe"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
@@ -206,7 +206,7 @@ func (s *Socket) ResumeReading() {
 		return
 	}
 	// Data that arrived earlier is delivered first, and not within this call.
-	s.Loop().Internal().CallSoon(loopcore.DropAtClose, func() {
+	s.Loop().Internal().CallSoon(atclose.Drop, func() {
 		if s.extra == nil || s.is(pausedReading) || s.conn.IsClosing() {
 			return
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/goid"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // Body is a task as its coroutine sees it.
@@ -50,7 +50,7 @@ type Coro struct {
 	tasks     uint32 // begun on the coroutine so far
 
 	state  State
-	lane   loopcore.Priority
+	lane   loop.Priority
 	budget int8 // immediate completions left until the task lets others run
 	bind   bool // the next wait calls Body.Bind
 
@@ -103,7 +103,7 @@ func (s *Scheduler) RunNested(c *Coro) {
 	if s.exited != nil {
 		s.regain(from)
 	}
-	s.loop.SetOwner(from.g) // 0 if the loop does not run
+	s.loop.Internal().SetOwner(from.g) // 0 if the loop does not run
 	s.nested--
 	s.base = outer
 }
@@ -115,7 +115,7 @@ func (c *Coro) Body() Body { return c.body }
 func (c *Coro) State() State { return c.state }
 
 // Lane returns the lane of the loop in which the coroutine is resumed.
-func (c *Coro) Lane() loopcore.Priority { return c.lane }
+func (c *Coro) Lane() loop.Priority { return c.lane }
 
 // Goroutine identifies the coroutine's goroutine, as goid.Current does.
 func (c *Coro) Goroutine() uintptr { return c.g }
@@ -131,7 +131,7 @@ func (c *Coro) main(yield func(struct{}) bool) {
 	c.own.yield = c.s.switchOf(yield)
 	c.g = goid.Current()
 	c.lock = c.lockWord()
-	c.s.loop.SetOwner(c.g)
+	c.s.loop.Internal().SetOwner(c.g)
 	returned := false
 	defer func() {
 		c.s.exited, c.s.running = c, nil
@@ -201,9 +201,9 @@ func (c *Coro) leave(seq uint32, ctx context.Context, what string, ab Aborter) (
 	}
 	c.CheckThread() // it may have been locked after NewWaker
 	c.seq = seq
-	c.what, c.since, c.aborter = what, c.s.loop.TurnTime(), ab
+	c.what, c.since, c.aborter = what, c.s.loop.Internal().TurnTime(), ab
 	c.state = Waiting
-	c.budget = c.s.loop.FreeWaits()
+	c.budget = c.s.loop.Internal().FreeWaits()
 	if c.bind {
 		c.bind = false
 		c.body.Bind(ctx)
@@ -298,7 +298,7 @@ func (c *Coro) End(err error) {
 	if m := c.s.meter; m != nil {
 		m.wake(c.s, c)
 	}
-	c.s.loop.ResumeSoon(c.lane, c)
+	c.s.loop.Internal().ResumeSoon(c.lane, c)
 }
 
 // Abort ends the coroutine's wait with err if it has one that can still be undone. It
@@ -314,11 +314,11 @@ func (c *Coro) Abort(err error) bool {
 // Yield lets everything that is ready run. The coroutine must be the running one.
 func (c *Coro) Yield() {
 	c.state = Ready
-	c.s.loop.ResumeSoon(c.lane, c)
+	c.s.loop.Internal().ResumeSoon(c.lane, c)
 	for sw, _ := c.back(); sw != nil; sw, _ = c.back() {
 		sw()
 	}
-	c.budget = c.s.loop.FreeWaits() // of now: the loop may have learnt that waits are far apart
+	c.budget = c.s.loop.Internal().FreeWaits() // of now: the loop may have learnt that waits are far apart
 }
 
 // TakeBudget counts a wait that completes at once. It reports false, and counts nothing,

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/leak"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -38,7 +37,7 @@ func inBothModes(t *testing.T, test func(f *fixture)) {
 				t.Fatal(err)
 			}
 			f := &fixture{Scheduler: new(Scheduler), t: t, l: l}
-			f.Init(l.Internal())
+			f.Init(l)
 			f.portable = portable
 			test(f)
 			f.EndIdle()
@@ -77,7 +76,7 @@ func (f *fixture) task(name string, run func(c *Coro)) *task {
 	return &task{f: f, name: name, run: run, ctx: context.WithValue(context.Background(), nameKey{}, name)}
 }
 
-func (f *fixture) start(name string, run func(c *Coro)) { f.Start(loopcore.Normal, f.task(name, run)) }
+func (f *fixture) start(name string, run func(c *Coro)) { f.Start(loop.Normal, f.task(name, run)) }
 
 func (f *fixture) note(name, what string) { f.events = append(f.events, name+" "+what) }
 
@@ -209,7 +208,7 @@ func TestEnds(t *testing.T) {
 func TestRunNestedReturnsToItsCaller(t *testing.T) {
 	inBothModes(t, func(f *fixture) {
 		f.start("other", func(c *Coro) { f.note("other", "runs") })
-		nest := func(b Body) { f.RunNested(f.Host(loopcore.Normal, b)) }
+		nest := func(b Body) { f.RunNested(f.Host(loop.Normal, b)) }
 		begin := func() {
 			f.CheckBegin()
 			nest(f.task("yields", func(c *Coro) {
@@ -287,7 +286,7 @@ func TestBindIsCalledWhereItMayBeNeeded(t *testing.T) {
 			park(w, other, abortable(true))
 			f.note("a", "continues")
 		}
-		f.Start(loopcore.Normal, b)
+		f.Start(loop.Normal, b)
 		f.step(func() {})
 		f.step(func() { w.Wake(nil) })
 		if b.bound != other {
@@ -303,7 +302,7 @@ func TestBindIsCalledWhereItMayBeNeeded(t *testing.T) {
 // TestHere: only a task has a context.
 func TestHere(t *testing.T) {
 	inBothModes(t, func(f *fixture) {
-		l := f.l.Internal()
+		l := f.l
 		b := f.task("a", nil)
 		b.run = func(c *Coro) {
 			if Here(l) != b.ctx || f.Caller() != c || f.Running() != c {
@@ -315,7 +314,7 @@ func TestHere(t *testing.T) {
 				}
 			})
 		}
-		f.Start(loopcore.Normal, b)
+		f.Start(loop.Normal, b)
 		f.step(func() {
 			if Here(l) != nil || f.Caller() != nil {
 				f.t.Error("a callback is taken for a task")
@@ -331,7 +330,7 @@ func TestBudget(t *testing.T) {
 			for c.TakeBudget() {
 				taken++
 			}
-			if taken != loopcore.MaxFreeWaits-1 {
+			if taken != int(f.l.Internal().FreeWaits())-1 {
 				f.t.Errorf("%d waits complete at once", taken)
 			}
 			f.start("b", func(*Coro) { f.note("b", "runs") })

@@ -38,7 +38,7 @@ func (s *Scheduler) SetMeter(on bool) {
 	case !on:
 		s.meter = nil
 	case s.meter == nil:
-		m := &meter{on: s.running, at: s.loop.Kernel().Mono()}
+		m := &meter{on: s.running, at: s.loop.Internal().Kernel().Mono()}
 		if c := m.on; c != nil {
 			c.account = &account{of: m}
 			c.account.Began, c.account.Changed = m.at, m.at
@@ -56,7 +56,7 @@ func (s *Scheduler) Metered() bool { return s.meter != nil }
 //
 //go:noinline
 func (m *meter) switched(s *Scheduler, to *Coro) {
-	now := s.loop.Kernel().Mono()
+	now := s.loop.Internal().Kernel().Mono()
 	if from := m.on; from != nil && from.account != nil && from.account.of == m {
 		from.account.Busy += now - m.at
 		from.account.Changed = now
@@ -85,7 +85,7 @@ func (m *meter) switched(s *Scheduler, to *Coro) {
 // wake notes that the wait of c has ended.
 func (m *meter) wake(s *Scheduler, c *Coro) {
 	if a := c.account; a != nil {
-		a.woken = max(m.at, s.loop.TurnTime())
+		a.woken = max(m.at, s.loop.Internal().TurnTime())
 	}
 }
 
@@ -95,7 +95,7 @@ func (m *meter) begin(s *Scheduler, c *Coro) {
 		c.account = nil
 		return
 	}
-	now := s.loop.Kernel().Mono()
+	now := s.loop.Internal().Kernel().Mono()
 	*c.account = account{of: m}
 	c.account.Began, c.account.Changed, c.account.Whole = now, now, true
 	if m.on == c { // it goes on with another task without a switch

@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"github.com/spindleloop/spindle/internal/goid"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // Scheduler runs the coroutines of one loop. Init prepares it. Loop goroutine only,
 // except where a method says otherwise.
 type Scheduler struct {
-	loop    *loopcore.Loop
+	loop    *loop.Loop
 	running *Coro   // its task is executing; nil for a callback
 	meter   *meter  // nil unless an inspector is attached
 	driver  Coro    // the goroutine that runs the loop
@@ -37,7 +37,7 @@ const lanes = 3
 // own.
 type freshLane struct {
 	s        *Scheduler
-	priority loopcore.Priority
+	priority loop.Priority
 	bodies   queue
 }
 
@@ -55,28 +55,28 @@ func (lane *freshLane) Resume() {
 const maxIdle = 1024
 
 // Init makes s the scheduler of l. It stays that for as long as the loop is open.
-func (s *Scheduler) Init(l *loopcore.Loop) {
+func (s *Scheduler) Init(l *loop.Loop) {
 	s.loop = l
 	s.portable = !switchesDirectly()
 	s.resumeAll = s.resumeEach
 	s.base = &s.driver
 	s.threads.id(goid.ThreadLock{})
 	for p := range s.lanes {
-		s.lanes[p].s, s.lanes[p].priority = s, loopcore.Priority(p)
+		s.lanes[p].s, s.lanes[p].priority = s, loop.Priority(p)
 	}
-	l.Scheduler = s
+	l.Internal().SetScheduler(s)
 }
 
 // Of returns the scheduler of a loop, nil if it has none.
-func Of(l *loopcore.Loop) *Scheduler {
-	s, _ := l.Scheduler.(*Scheduler)
+func Of(l *loop.Loop) *Scheduler {
+	s, _ := l.Internal().Scheduler().(*Scheduler)
 	return s
 }
 
 // Here returns the context of the task that is calling. It returns nil if the caller is
 // not a task of l. It is for methods without a parameter for a context, such as those of
 // net.Conn. Any goroutine may call it.
-func Here(l *loopcore.Loop) context.Context {
+func Here(l *loop.Loop) context.Context {
 	if !l.Owns() {
 		return nil
 	}
@@ -93,31 +93,31 @@ func (s *Scheduler) Running() *Coro { return s.running }
 // Caller returns the coroutine of the calling task. It returns nil if the caller is a
 // callback of the loop, or another goroutine while the loop runs.
 func (s *Scheduler) Caller() *Coro {
-	if s.loop.Foreign() {
+	if s.loop.Internal().Foreign() {
 		return nil
 	}
 	return s.running
 }
 
 // Start makes b begin in a coming turn, in the lane of p.
-func (s *Scheduler) Start(p loopcore.Priority, b Body) {
+func (s *Scheduler) Start(p loop.Priority, b Body) {
 	lane := &s.lanes[p]
 	lane.bodies.push(b)
-	s.loop.ResumeSoon(p, lane)
+	s.loop.Internal().ResumeSoon(p, lane)
 }
 
 // begin gives the oldest fresh task of a lane a coroutine.
 func (s *Scheduler) begin(lane *freshLane) *Coro { return s.Host(lane.priority, lane.bodies.pop()) }
 
 // Host gives b a coroutine. The caller has called CheckBegin, and calls RunNested next.
-func (s *Scheduler) Host(p loopcore.Priority, b Body) *Coro {
+func (s *Scheduler) Host(p loop.Priority, b Body) *Coro {
 	c := s.coro()
 	c.assign(p, b)
 	return c
 }
 
-func (c *Coro) assign(p loopcore.Priority, b Body) {
-	c.body, c.lane, c.budget = b, p, c.s.loop.FreeWaits()
+func (c *Coro) assign(p loop.Priority, b Body) {
+	c.body, c.lane, c.budget = b, p, c.s.loop.Internal().FreeWaits()
 	c.tasks++
 	if c.account != nil {
 		c.s.meter.begin(c.s, c)
@@ -133,8 +133,8 @@ func (c *Coro) assign(p loopcore.Priority, b Body) {
 //go:noinline
 func (s *Scheduler) startNext(c *Coro) bool {
 	if s.nested == 0 {
-		if lane, ok := s.loop.NextCoroutine().(*freshLane); ok {
-			s.loop.TakeCoroutine()
+		if lane, ok := s.loop.Internal().NextCoroutine().(*freshLane); ok {
+			s.loop.Internal().TakeCoroutine()
 			c.assign(lane.priority, lane.bodies.pop())
 			return true // it is still the running one
 		}
@@ -184,7 +184,7 @@ func (s *Scheduler) mark(to *Coro) {
 	}
 	s.running = running
 	if to.g != 0 {
-		s.loop.SetOwner(to.g)
+		s.loop.Internal().SetOwner(to.g)
 	}
 }
 
@@ -234,7 +234,7 @@ func (s *Scheduler) takeOver(c *Coro) {
 	if c.body != nil {
 		s.running = c
 	}
-	s.loop.SetOwner(c.g)
+	s.loop.Internal().SetOwner(c.g)
 }
 
 // regain is takeOver for the driver or for the caller of a nested start, which continue
@@ -254,17 +254,17 @@ func (s *Scheduler) takeNext() *Coro {
 	if s.nested > 0 {
 		return nil
 	}
-	next := s.loop.NextCoroutine()
+	next := s.loop.Internal().NextCoroutine()
 	if c, ok := next.(*Coro); ok {
 		if len(s.threads.locks) > 1 && c.own.lock != s.threads.now {
 			return nil // Resume reports it
 		}
-		s.loop.TakeCoroutine()
+		s.loop.Internal().TakeCoroutine()
 		return c
 	}
 	// Making a coroutine takes more stack than waiting; the loop has a large one.
 	if lane, ok := next.(*freshLane); ok && len(s.idle) > 0 {
-		s.loop.TakeCoroutine()
+		s.loop.Internal().TakeCoroutine()
 		return s.begin(lane)
 	}
 	return nil

@@ -81,7 +81,7 @@ func (c *Coro) RestoreThread() {
 
 // identifyDriver makes the driver the goroutine that runs the loop.
 func (s *Scheduler) identifyDriver() {
-	if g := s.loop.Owner(); g != s.driver.g {
+	if g := s.loop.Internal().Owner(); g != s.driver.g {
 		s.driver.g = g
 		if g != 0 { // else the loop does not run: a run ends
 			s.driver.lock = goid.LockWord(g)
@@ -93,13 +93,13 @@ func (s *Scheduler) identifyDriver() {
 // cannot continue under it, or if a callback has changed it.
 func (s *Scheduler) match(c *Coro) {
 	if !s.useEntered() {
-		s.loop.ResumeSoon(c.lane, c)
+		s.loop.Internal().ResumeSoon(c.lane, c)
 		panic(changedByCallback)
 	}
 	if c.own.lock != s.threads.now {
 		under := &s.threads.others[c.own.lock]
 		under.stuck = append(under.stuck, c)
-		s.loop.OnEntry(s.enteredAgain)
+		s.loop.Internal().OnEntry(s.enteredAgain)
 		panic(s.stuckMessage(c))
 	}
 }
@@ -107,7 +107,7 @@ func (s *Scheduler) match(c *Coro) {
 // matchLane is match for a task that has not begun.
 func (s *Scheduler) matchLane(lane *freshLane) {
 	if !s.useEntered() {
-		s.loop.ResumeSoon(lane.priority, lane)
+		s.loop.Internal().ResumeSoon(lane.priority, lane)
 		panic(changedByCallback)
 	}
 }
@@ -126,8 +126,8 @@ func (s *Scheduler) CheckBegin() {
 // callback has changed the lock since, useEntered changes it back, if it can, and
 // reports false.
 func (s *Scheduler) useEntered() bool {
-	want := s.loop.Entered()
-	if goid.LockOf(s.loop.Owner()) != want {
+	want := s.loop.Internal().Entered()
+	if goid.LockOf(s.loop.Internal().Owner()) != want {
 		want.Restore()
 		return false
 	}
@@ -138,10 +138,10 @@ func (s *Scheduler) useEntered() bool {
 // enteredAgain queues the stuck tasks that can continue where the loop is run from now
 // on.
 func (s *Scheduler) enteredAgain() {
-	s.use(s.loop.Entered())
+	s.use(s.loop.Internal().Entered())
 	for _, under := range s.threads.others {
 		if len(under.stuck) > 0 {
-			s.loop.OnEntry(s.enteredAgain)
+			s.loop.Internal().OnEntry(s.enteredAgain)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func (s *Scheduler) use(lock goid.ThreadLock) {
 	th.others[id] = underLock{}
 	s.idle = under.idle
 	for _, c := range under.stuck {
-		s.loop.ResumeSoon(c.lane, c)
+		s.loop.Internal().ResumeSoon(c.lane, c)
 	}
 }
 

@@ -3,7 +3,7 @@ package coro
 import (
 	"context"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // Waker is one wait of one coroutine. The tasks' spindle.Waker has it as its underlying
@@ -27,7 +27,7 @@ func (w Waker) Coro() *Coro { return w.c }
 func (w Waker) Scheduler() *Scheduler { return w.c.s }
 
 // Loop returns the loop of the coroutine.
-func (w Waker) Loop() *loopcore.Loop { return w.c.s.loop }
+func (w Waker) Loop() *loop.Loop { return w.c.s.loop }
 
 // Leave and Back are Park in parts, for callers where a few nanoseconds count:
 //
@@ -79,7 +79,7 @@ func (w Waker) Wake(err error) bool {
 	if c == nil {
 		return false
 	}
-	if c.s.loop.Foreign() {
+	if c.s.loop.Internal().Foreign() {
 		panic("spindle: Waker.Wake called from a goroutine that is not the loop's; use FromGoroutine")
 	}
 	if c.state != Waiting || c.seq != w.seq {
@@ -90,7 +90,7 @@ func (w Waker) Wake(err error) bool {
 	if m := c.s.meter; m != nil {
 		m.wake(c.s, c)
 	}
-	c.s.loop.ResumeSoon(c.lane, c)
+	c.s.loop.Internal().ResumeSoon(c.lane, c)
 	return true
 }
 

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
+	"github.com/spindleloop/spindle/internal/workers"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -24,7 +25,7 @@ func Call[T any](l *loop.Loop, stop <-chan struct{}, start func(done func(T))) (
 	var zero T
 	result := make(chan T, 1)
 	var claimed atomic.Bool // set by the loop before start, or by the caller that gives up
-	if err := l.Internal().Post(loopcore.DropAtClose, func() {
+	if err := l.Internal().Post(atclose.Drop, func() {
 		if claimed.CompareAndSwap(false, true) {
 			start(func(value T) { result <- value })
 		}
@@ -49,4 +50,17 @@ func Call[T any](l *loop.Loop, stop <-chan struct{}, start func(done func(T))) (
 			}
 		}
 	}
+}
+
+// Offload runs work on a worker of the pool, nil for the loop's own, and then calls done on
+// the loop with its result, like loop.Offload. Close treats an unfinished job as at says.
+func Offload[T any](l *loop.Loop, pool *workers.Pool, at atclose.Kind, work func() (T, error), done func(T, error)) (loop.Job, error) {
+	var value T
+	var err error
+	return l.Internal().Offload(pool, at, work, func() { value, err = work() }, func(panicked error) {
+		if panicked != nil {
+			err = panicked
+		}
+		done(value, err)
+	})
 }

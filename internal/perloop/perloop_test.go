@@ -1,4 +1,4 @@
-package loopcore_test
+package perloop_test
 
 import (
 	"errors"
@@ -6,9 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/loop"
 )
+
+func TestMain(m *testing.M) { leak.Main(m) }
 
 func newLoop(t *testing.T, o loop.Options) *loop.Loop {
 	t.Helper()
@@ -36,19 +39,19 @@ func (r *recorder) LoopClosing() {
 // for removed values.
 func TestCloseEndsValues(t *testing.T) {
 	l := newLoop(t, loop.Options{})
-	var a, b, removed loopcore.PerLoop[recorder]
-	if a.Of(l.Internal()) != nil {
+	var a, b, removed perloop.Values[recorder]
+	if a.Of(l) != nil {
 		t.Error("there is a value before one was set")
 	}
 	var closed []string
-	a.Set(l.Internal(), &recorder{l, "a", &closed})
-	b.Get(l.Internal(), func() *recorder { return &recorder{l, "b", &closed} })
-	removed.Set(l.Internal(), &recorder{l, "removed", &closed})
-	if got := a.Get(l.Internal(), nil); got.name != "a" {
+	a.Set(l, &recorder{l, "a", &closed})
+	b.Get(l, func() *recorder { return &recorder{l, "b", &closed} })
+	removed.Set(l, &recorder{l, "removed", &closed})
+	if got := a.Get(l, nil); got.name != "a" {
 		t.Errorf("the value of a is %q", got.name)
 	}
-	removed.Remove(l.Internal())
-	if removed.Of(l.Internal()) != nil {
+	removed.Remove(l)
+	if removed.Of(l) != nil {
 		t.Error("the removed value is still there")
 	}
 	l.Close()
@@ -60,22 +63,22 @@ func TestCloseEndsValues(t *testing.T) {
 
 func TestSecondValuePanics(t *testing.T) {
 	l := newLoop(t, loop.Options{})
-	var values loopcore.PerLoop[int]
-	values.Set(l.Internal(), new(int))
+	var values perloop.Values[int]
+	values.Set(l, new(int))
 	defer func() {
-		if text, _ := recover().(string); !strings.Contains(text, "PerLoop.Set") {
+		if text, _ := recover().(string); !strings.Contains(text, "Values.Set") {
 			t.Errorf("a second value: panic %q", text)
 		}
 	}()
-	values.Set(l.Internal(), new(int))
+	values.Set(l, new(int))
 }
 
 // TestLoopsHaveTheirOwnValues uses one PerLoop with two loops.
 func TestLoopsHaveTheirOwnValues(t *testing.T) {
 	a, b := newLoop(t, loop.Options{}), newLoop(t, loop.Options{})
-	var values loopcore.PerLoop[int]
-	values.Set(a.Internal(), new(int))
-	if values.Of(b.Internal()) != nil {
+	var values perloop.Values[int]
+	values.Set(a, new(int))
+	if values.Of(b) != nil {
 		t.Error("a value of one loop is in the other")
 	}
 }
@@ -103,9 +106,9 @@ func TestPanicInLoopClosing(t *testing.T) {
 			}
 		}
 		l := newLoop(t, o)
-		var a, b loopcore.PerLoop[panicker]
-		a.Set(l.Internal(), &panicker{&calls})
-		b.Set(l.Internal(), &panicker{&calls})
+		var a, b perloop.Values[panicker]
+		a.Set(l, &panicker{&calls})
+		b.Set(l, &panicker{&calls})
 		err := l.Close()
 		if calls != 2 || accepted != (err == nil) || accepted != (panics == 2) || !accepted && !errors.Is(err, errClosing) {
 			t.Errorf("accepted %v: %d calls, %d panics, %v", accepted, calls, panics, err)

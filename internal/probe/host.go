@@ -1,9 +1,6 @@
-package loopcore
+package probe
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "time"
 
 // Host is a program that steps a loop with RunOnce and runs callbacks of its own between
 // two steps, such as an event loop of Python. To an inspector they are one loop. Any
@@ -23,16 +20,13 @@ type HostState struct {
 	Stack   string
 }
 
-// host is the host of a loop.
-type host struct{ h atomic.Pointer[Host] }
-
-// SetHost sets the host. Any goroutine may call it.
-func (c *Loop) SetHost(h Host) { c.host.h.Store(&h) }
-
-// Host returns the host, or nil for most loops. Any goroutine may call it.
-func (c *Loop) Host() Host {
-	if h := c.host.h.Load(); h != nil {
-		return *h
-	}
-	return nil
+// BlockedTurn is a turn of a loop that took too long.
+type BlockedTurn struct {
+	At      time.Time     // when it was noticed
+	For     time.Duration // how long it has lasted
+	Ended   bool          // For is final
+	Starved bool          // the loop got too little CPU
+	Task    string        // that was running; "" for a callback
+	Stack   []byte
+	Line    string // the innermost one of the program; "" if Stack, which is of Go, says it
 }

@@ -1,4 +1,4 @@
-package loopcore
+package probe
 
 import (
 	"math/bits"

@@ -2,7 +2,7 @@
 // about themselves. It names no type of those packages, so that each of them can import
 // it, and package inspect need not know how they keep what it shows.
 //
-// The values that a package keeps with a loop (loopcore.PerLoop), the watchers of
+// The values that a package keeps with a loop (internal/perloop), the watchers of
 // descriptors and the protocols of connections implement the interfaces here that apply
 // to them. Package inspect finds them there. Nothing is registered, and nothing costs
 // anything until an inspector asks.

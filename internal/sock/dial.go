@@ -5,8 +5,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/onloop"
+	"github.com/spindleloop/spindle/internal/workers"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -21,7 +23,7 @@ type Dialing struct {
 	attempts   []*attempt
 	start      loop.Handle // the pending first call of tryNext
 	timer      loop.Timer
-	lookup     loopcore.Job
+	lookup     loop.Job
 	stopLookup context.CancelFunc
 	errs       []error
 	finished   bool
@@ -61,18 +63,18 @@ func (r *Registry) Dial(t Target, bind kernel.Addr, done func(fd int, a kernel.A
 	d.stopLookup = stop
 	// Cancel and LoopClosing end the Dialing without waiting for the result, so the
 	// loop may drop it.
-	job, err := loopcore.Offload(r.L.Internal(), &lookups, loopcore.DropAtClose, func() ([]kernel.Addr, error) {
+	job, err := onloop.Offload(r.L, &lookups, atclose.Drop, func() ([]kernel.Addr, error) {
 		return t.Lookup(ctx, r.K.Resolver)
 	}, d.resolved)
 	if err != nil {
-		r.L.Internal().CallSoon(loopcore.DropAtClose, func() { d.resolved(nil, err) })
+		r.L.Internal().CallSoon(atclose.Drop, func() { d.resolved(nil, err) })
 	}
 	d.lookup = job
 	return d
 }
 
 // lookups is the pool of name lookups, which take seconds if a name server does not answer.
-var lookups = loopcore.Pool{Name: "name lookups"}
+var lookups = workers.Pool{Name: "name lookups"}
 
 func (d *Dialing) resolved(addrs []kernel.Addr, err error) {
 	if d.finished {

@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -34,12 +34,12 @@ type Registry struct {
 // bufSize is the size of Buf. A larger buffer makes large transfers no faster.
 const bufSize = 64 << 10
 
-var registries loopcore.PerLoop[Registry]
+var registries perloop.Values[Registry]
 
 // RegistryOf returns the registry of a loop, which it makes if necessary.
 func RegistryOf(l *loop.Loop) *Registry {
-	c := l.Internal()
-	return registries.Get(c, func() *Registry {
+	return registries.Get(l, func() *Registry {
+		c := l.Internal()
 		return &Registry{L: l, K: c.Kernel(), Buf: make([]byte, bufSize), debug: c.Debug()}
 	})
 }
@@ -75,7 +75,7 @@ func (r *Registry) EachListener(fn func(fd int, paused bool)) {
 
 // Each calls fn with the owner of every open connection. fn may close that connection.
 func (r *Registry) Each(fn func(Owner)) {
-	r.L.Internal().EachWatcher(func(w loopcore.Watcher) {
+	r.L.Internal().EachWatcher(func(w interface{ Ready(kernel.Ready) }) {
 		if o, ok := w.(Owner); ok {
 			fn(o)
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -20,7 +20,7 @@ func TestCallbacksRunInOrder(t *testing.T) {
 		n++
 		i := n
 		want = append(want, i)
-		r.L.Internal().CallSoon(loopcore.RunAtClose, func() {
+		r.L.Internal().CallSoon(atclose.Run, func() {
 			ran = append(ran, i)
 			if i%3 == 0 && n < 500 {
 				queue()
@@ -54,10 +54,10 @@ func TestCallbacksRunAtClose(t *testing.T) {
 	_, r := newFake(t)
 	var ran []int
 	for i := range 3 {
-		r.L.Internal().CallSoon(loopcore.RunAtClose, func() {
+		r.L.Internal().CallSoon(atclose.Run, func() {
 			ran = append(ran, i)
 			if i == 0 {
-				r.L.Internal().CallSoon(loopcore.RunAtClose, func() { ran = append(ran, 9) })
+				r.L.Internal().CallSoon(atclose.Run, func() { ran = append(ran, 9) })
 			}
 		})
 	}
@@ -72,7 +72,7 @@ func TestCallbacksRunAtClose(t *testing.T) {
 // TestListenWhileLoopCloses: a listener made while the loop closes is closed too.
 func TestListenWhileLoopCloses(t *testing.T) {
 	f, r := newFake(t)
-	r.L.Internal().CallSoon(loopcore.RunAtClose, func() {
+	r.L.Internal().CallSoon(atclose.Run, func() {
 		f.open[7] = true
 		if _, err := r.Listen(7, nil, nil); err != nil {
 			t.Error(err)

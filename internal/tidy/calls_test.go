@@ -18,7 +18,7 @@ var onlyIn = []struct {
 	{"time.Sleep", true, []string{"cmd/spindle/bench_wait.go", "cmd/spindle/demo/demo.go", "sim/stall_test.go", "inspect/blocked_test.go", "inspect/loops_test.go"}, "sleeping hides a condition to wait for"},
 	{"time.After", true, []string{"inspect/blocked_test.go"}, "a timer of the loop, or a condition"},
 	{"time.Tick", true, nil, "a timer of the loop, or a condition"},
-	{"time.AfterFunc", false, []string{"cmd/spindle/bench_timers.go", "sim/bubble.go", "sim/stall.go", "relay/clock.go", "inspect/clock.go", "internal/loopcore/gowait.go"}, "CallLater is the timer here"},
+	{"time.AfterFunc", false, []string{"cmd/spindle/bench_timers.go", "sim/bubble.go", "sim/stall.go", "relay/clock.go", "inspect/clock.go", "loop/gowait.go"}, "CallLater is the timer here"},
 	{"time.NewTimer", false, []string{"loop/watchdog.go", "internal/leak/", "sim/bubble.go", "either/goroutine.go", "cmd/", "inspect/clock.go", "internal/relaybench/", "examples/planes/main.go"}, "CallLater is the timer here; the watchdog must not depend on the loop it watches"},
 	{"rand.Uint64", false, []string{"internal/kernel/"}, "the kernel's Rand is the source, so that it can be simulated"},
 	{"net.Dial", false, nil, "sockets are the kernel's"},

@@ -19,16 +19,16 @@ var realWorld = []struct {
 	allowed []string
 }{
 	{"time", "Now Since Until Sleep After AfterFunc NewTimer NewTicker Tick", []string{
-		"internal/kernel/system.go",   // the real clock
-		"internal/kernel/usage.go",    // for the watchdog
-		"loop/watchdog.go",            // simulated loops have none
-		"internal/loopcore/gowait.go", // simulated kernels are no Notifier
-		"sim/bubble.go",               // that of the bubble
-		"sim/stall.go",                // a watch on programs that block, in real time
-		"relay/clock.go",              // for goroutines outside of any loop
-		"relay/gateway/clock.go",      // the same
-		"either/goroutine.go",         // for goroutines outside of any loop
-		"ws/conn.go",                  // a limit by the second, for connections of any kind
+		"internal/kernel/system.go", // the real clock
+		"internal/kernel/usage.go",  // for the watchdog
+		"loop/watchdog.go",          // simulated loops have none
+		"loop/gowait.go",            // simulated kernels are no Notifier
+		"sim/bubble.go",             // that of the bubble
+		"sim/stall.go",              // a watch on programs that block, in real time
+		"relay/clock.go",            // for goroutines outside of any loop
+		"relay/gateway/clock.go",    // the same
+		"either/goroutine.go",       // for goroutines outside of any loop
+		"ws/conn.go",                // a limit by the second, for connections of any kind
 	}},
 	{"context", "WithTimeout WithDeadline WithTimeoutCause WithDeadlineCause AfterFunc", []string{
 		"internal/kernel/system.go",

@@ -3,7 +3,7 @@ package transporttest
 import (
 	"time"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/transport"
 )
 
@@ -215,7 +215,7 @@ func pumpScript(n, block int) script {
 			return
 		}
 		if !p.wasPaused && p.losses == 0 {
-			p.run.l.Internal().CallSoon(loopcore.DropAtClose, func() { more(p) })
+			p.run.l.Internal().CallSoon(atclose.Drop, func() { more(p) })
 		}
 	}
 	return script{made: more, resume: func(p *peer) { more(p) }}

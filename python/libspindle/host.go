@@ -16,7 +16,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -46,12 +46,12 @@ type block struct {
 
 var _ probe.Tasks = (*host)(nil)
 
-var hosts loopcore.PerLoop[host]
+var hosts perloop.Values[host]
 
 func (h *host) attach(l *loop.Loop, of *C.SpindleHost) {
 	h.l, h.of, h.open = l, *of, true
 	l.Internal().SetHost(h)
-	hosts.Set(l.Internal(), h)
+	hosts.Set(l, h)
 }
 
 func (h *host) close() {
@@ -68,7 +68,7 @@ func (h *host) isOpen() bool {
 
 // HostState reports what Python is doing. The words that it reads are written by the thread of
 // the loop; a value that is a moment old does no harm.
-func (h *host) HostState() (s loopcore.HostState) {
+func (h *host) HostState() (s probe.HostState) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.open || !bool(*h.of.running) {
@@ -122,7 +122,7 @@ func (h *host) note() {
 	if b := h.block; !b.noted {
 		b.noted = true
 		core := h.l.Internal()
-		core.NoteBlocked(loopcore.BlockedTurn{
+		core.NoteBlocked(probe.BlockedTurn{
 			At: core.Kernel().Wall(), For: h.l.Time() - b.since, Task: b.task, Line: b.at, Stack: []byte(b.stack)})
 	}
 }

@@ -172,7 +172,7 @@ func SpindleWatch(id, fd, interest C.int, token *C.uint64_t) (result C.int) {
 	var err error
 	w.Watch, err = p.l.Watch(int(fd), in, loop.Level, w.ready)
 	if err == nil {
-		_, tok := p.l.Internal().WatchOf(int(fd))
+		tok := p.l.Internal().TokenOf(int(fd))
 		*token = C.uint64_t(tok)
 	}
 	return errno(err)

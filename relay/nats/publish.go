@@ -9,7 +9,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/relay"
 )
 
@@ -47,7 +47,7 @@ func (b *Bus) Publish(ctx context.Context, e *relay.Envelope) error {
 // writes reports whether the caller may pass an envelope to the client of NATS: it is not on a
 // loop, or publishing does not wait. Outside of a loop it waits until the connection has space.
 func (b *Bus) writes() bool {
-	if loopcore.Current() != nil {
+	if loop.Internal().Current() != nil {
 		return b.isDirect()
 	}
 	if c := b.conn.Load(); c != nil {

@@ -12,19 +12,19 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/workers"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 )
 
 // counts returns the numbers of a pool of the task's loop; "" is the loop's own.
-func counts(ctx context.Context, pool string) loopcore.WorkerCounts {
+func counts(ctx context.Context, pool string) workers.Counts {
 	for _, c := range spindle.LoopOf(ctx).Internal().WorkerCounts() {
 		if c.Pool == pool {
 			return c
 		}
 	}
-	return loopcore.WorkerCounts{}
+	return workers.Counts{}
 }
 
 // holding starts n tasks that block in the pool of ctx, which has the given name, until release, and returns when all of
