@@ -53,7 +53,7 @@ func (c *internals) WatchRow(i int) (w watcher, fd int, tok kernel.Token, ok boo
 		return nil, 0, 0, false
 	}
 	row := s.row(uint32(i))
-	return row.watcher, int(row.fd), kernel.Token(row.gen)<<32 | kernel.Token(i), true
+	return row.watcher, int(row.fd), kernel.NewToken(uint32(i), row.gen), true
 }
 
 // WorkerCounts returns the numbers of the loop's own workers, and then of each pool that it

@@ -120,12 +120,12 @@ func (s *watches) row(idx uint32) *watched {
 
 // at returns the row of tok, or nil if the watch has ended.
 func (s *watches) at(tok kernel.Token) *watched {
-	idx := uint32(tok)
+	idx := tok.Row()
 	if int(idx>>watchPageBits) >= len(s.pages) {
 		return nil
 	}
 	w := s.row(idx)
-	if w.gen != uint32(tok>>32) {
+	if w.gen != tok.Generation() {
 		return nil
 	}
 	return w
@@ -138,7 +138,7 @@ func (s *watches) find(fd int) (*watched, kernel.Token) {
 	}
 	idx := s.byFD[fd] - 1
 	w := s.row(idx)
-	return w, kernel.Token(w.gen)<<32 | kernel.Token(idx)
+	return w, kernel.NewToken(idx, w.gen)
 }
 
 func (s *watches) take() (*watched, kernel.Token) {
@@ -155,18 +155,18 @@ func (s *watches) take() (*watched, kernel.Token) {
 	idx := s.free[last]
 	s.free = s.free[:last]
 	w := s.row(idx)
-	return w, kernel.Token(w.gen)<<32 | kernel.Token(idx)
+	return w, kernel.NewToken(idx, w.gen)
 }
 
 func (s *watches) bind(fd int, tok kernel.Token) {
 	if fd >= len(s.byFD) {
 		s.byFD = append(s.byFD, make([]uint32, fd+1-len(s.byFD))...)
 	}
-	s.byFD[fd] = uint32(tok) + 1
+	s.byFD[fd] = tok.Row() + 1
 }
 
 // release frees a row. Every token of it becomes stale.
 func (s *watches) release(w *watched, tok kernel.Token) {
 	*w = watched{gen: w.gen + 1}
-	s.free = append(s.free, uint32(tok))
+	s.free = append(s.free, tok.Row())
 }

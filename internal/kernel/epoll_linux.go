@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"errors"
 	"syscall"
 	"time"
 	"unsafe"
@@ -20,6 +21,7 @@ type epoll struct {
 	waker    *waker
 	buf      []unix.EpollEvent
 	noPwait2 bool // epoll_pwait2 is missing: use milliseconds, rounded up
+	shared   bool // other code polls it too; see Share
 }
 
 func openEpoll() (Poller, error) {
@@ -54,6 +56,9 @@ func (p *epoll) Delete(fd int) error {
 }
 
 func (p *epoll) ctl(op, fd int, tok Token, in Interest, mode Mode) error {
+	if p.shared && mode != Level {
+		return errShared
+	}
 	ev := unix.EpollEvent{Fd: int32(uint32(tok)), Pad: int32(uint32(tok >> 32))}
 	if in&Read != 0 {
 		// RDHUP only with Read: otherwise a peer that closed its half would
@@ -176,13 +181,22 @@ type timespec64 struct{ sec, nsec int64 }
 
 func (p *epoll) Wake() { p.waker.wake() }
 
-// Descriptor returns the descriptor of the epoll instance. The loops of the Python package poll
-// it from C. An event that was fetched there does not reach Wait, so every watch but the
-// waker's must be level-triggered.
-func (p *epoll) Descriptor() int { return p.fd }
+// Share returns the descriptor of the epoll instance, for other code to poll it as well: the
+// loops of the Python package do that from C. An event that was fetched there does not reach
+// Wait. So every watch but the waker's must be level-triggered, and Add and Modify fail with
+// other modes until Unshare is called.
+func (p *epoll) Share() int {
+	p.shared = true
+	return p.fd
+}
+
+// Unshare says that no other code polls the instance any more.
+func (p *epoll) Unshare() { p.shared = false }
+
+var errShared = errors.New("kernel: other code polls the epoll instance too, so its watches must be level-triggered")
 
 // Woken disarms the waker, as its event does in Wait. It is for events that were fetched
-// through Descriptor.
+// through the descriptor that Share returned.
 func (p *epoll) Woken() { p.waker.reset() }
 
 func (p *epoll) Close() error {

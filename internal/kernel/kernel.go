@@ -121,7 +121,19 @@ func (m Mode) String() string {
 // index and a generation, which distinguishes a reused descriptor number from its
 // predecessor. The kernel returns it and never interprets it. The token with every
 // bit set is reserved for the kernel.
+//
+// The lower half is the index, the row, and the upper half the generation. The C code of the
+// Python package relies on that: spindle_token_row in python/libspindle/events.h.
 type Token uint64
+
+// NewToken returns the token of a row.
+func NewToken(row, generation uint32) Token { return Token(generation)<<32 | Token(row) }
+
+// Row returns the index in the caller's slab.
+func (t Token) Row() uint32 { return uint32(t) }
+
+// Generation returns how often the row was used before.
+func (t Token) Generation() uint32 { return uint32(t >> 32) }
 
 // Event is one event that Wait reports.
 type Event struct {

@@ -184,7 +184,7 @@ func TestWakeAfterItsEventWasFetchedElsewhere(t *testing.T) {
 	for range 3 {
 		k.Wake()
 		var events [8]unix.EpollEvent
-		if n, err := unix.EpollWait(p.Descriptor(), events[:], 0); n != 1 || err != nil {
+		if n, err := unix.EpollWait(p.Share(), events[:], 0); n != 1 || err != nil {
 			t.Fatalf("fetched %d events (%v), want the waker's", n, err)
 		}
 		p.Woken()
@@ -195,4 +195,36 @@ func TestWakeAfterItsEventWasFetchedElsewhere(t *testing.T) {
 	if _, err := k.Wait(events[:], time.Minute); err != nil || time.Since(began) > 30*time.Second {
 		t.Errorf("Wait was not woken (%v)", err)
 	}
+}
+
+// Other code that polls the instance takes events away, and only level-triggered watches report
+// them again.
+func TestSharedInstanceHasOnlyLevelTriggeredWatches(t *testing.T) {
+	k, err := Open("epoll")
+	must(t, err)
+	defer k.Close()
+	r, w := pipe(t)
+	p := k.Poller.(*epoll)
+	fd := p.Share()
+	for _, mode := range []Mode{Edge, OneShot} {
+		if err := k.Add(r, 1, Read, mode); err != errShared {
+			t.Errorf("a watch of mode %v: %v", mode, err)
+		}
+	}
+	must(t, k.Add(r, NewToken(1, 2), Read, Level))
+	if err := k.Modify(r, NewToken(1, 2), Read, Edge); err != errShared {
+		t.Errorf("a watch that becomes edge-triggered: %v", err)
+	}
+	_, err = unix.Write(w, []byte("x"))
+	must(t, err)
+	var fetched [8]unix.EpollEvent
+	if n, err := unix.EpollWait(fd, fetched[:], 0); n != 1 || err != nil {
+		t.Fatalf("fetched %d events (%v)", n, err)
+	}
+	var events [8]Event
+	if n, err := k.Wait(events[:], 0); n != 1 || err != nil || events[0].Token.Row() != 1 || events[0].Token.Generation() != 2 {
+		t.Errorf("%d events (%v): %+v; the one that was fetched elsewhere must come again", n, err, events[0])
+	}
+	p.Unshare()
+	must(t, k.Modify(r, 1, Read, Edge))
 }

@@ -9,6 +9,10 @@
 #define SPINDLE_READ 1
 #define SPINDLE_WRITE 2
 
+// spindle_token_row returns the row of a watch from the data of its epoll events. The other half of
+// the token counts how often the row was used. Go checks that it makes tokens like that.
+static inline uint32_t spindle_token_row(uint64_t token) { return (uint32_t)token; }
+
 // The result of a function of Go that has panicked; SpindleFailure has the text.
 #define SPINDLE_PANIC (-100000)
 

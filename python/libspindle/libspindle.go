@@ -24,6 +24,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -67,7 +68,8 @@ type watch struct {
 
 // sharedPoller is the poller of a loop. C polls its descriptor too, see src/poll.c.
 type sharedPoller interface {
-	Descriptor() int
+	Share() int
+	Unshare()
 	Woken()
 }
 
@@ -89,6 +91,7 @@ func SpindleNew(of *C.SpindleHost) (result C.int) {
 	if err != nil {
 		return errno(err)
 	}
+	checkTokens()
 	p := &pyLoop{l: l, poller: l.Internal().Kernel().Poller.(sharedPoller)}
 	p.host.attach(l, of)
 	mu.Lock()
@@ -111,6 +114,15 @@ func SpindleNew(of *C.SpindleHost) (result C.int) {
 	return C.int(id)
 }
 
+// checkTokens panics unless C takes tokens apart as Go puts them together.
+func checkTokens() {
+	for _, row := range []uint32{0, 1, 1<<31 - 1} {
+		if tok := kernel.NewToken(row, 1<<31+1); uint32(C.spindle_token_row(C.uint64_t(tok))) != tok.Row() {
+			panic("libspindle: C and Go differ in the layout of tokens")
+		}
+	}
+}
+
 // SpindleClose closes a loop. Its number may be given to another one.
 //
 //export SpindleClose
@@ -130,12 +142,13 @@ func SpindleClose(id C.int) (result C.int) {
 	return errno(err)
 }
 
-// SpindleDescriptor returns the descriptor of the loop's epoll instance.
+// SpindleDescriptor returns the descriptor of the loop's epoll instance, which C polls from then
+// on unless the loop has a server.
 //
 //export SpindleDescriptor
 func SpindleDescriptor(id C.int) (result C.int) {
 	defer guard(&result)
-	return C.int(at(id).poller.Descriptor())
+	return C.int(at(id).poller.Share())
 }
 
 // SpindleWatch makes interest, a set of SPINDLE_READ and SPINDLE_WRITE, what the loop

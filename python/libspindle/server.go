@@ -51,8 +51,10 @@ type server struct {
 func SpindleServe(id C.int, text *C.char, size C.int, message *C.char, capacity C.int) *C.SpindleMailbox {
 	defer guardText(message, capacity)
 	p := at(id)
+	p.poller.Unshare() // the server's watches are edge-triggered; C does not poll beside a server
 	s, err := newServer(p, C.GoBytes(unsafe.Pointer(text), size))
 	if err != nil {
+		p.poller.Share()
 		write(message, capacity, err.Error())
 		return nil
 	}

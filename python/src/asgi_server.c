@@ -320,8 +320,8 @@ int server_deliver(Loop *l) {
     s->box->in = (SpindleBuffer){0};
     for (size_t at = 0; at < batch.len && s->box;) {
         const SpindleRecord *r = (const SpindleRecord *)(batch.data + at);
+        at += (r->size + 7) & ~(size_t)7; // before take, which may run Python
         take(s, r);
-        at += (r->size + 7) & ~(size_t)7;
     }
     if (s->box && !s->box->in.data)
         s->box->in = (SpindleBuffer){batch.data, 0, batch.cap};

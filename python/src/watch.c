@@ -28,7 +28,7 @@ static Watcher *watcher(Loop *l, int fd) {
 // know remembers the descriptor of a token. If there is no memory for it, Go delivers its events.
 static void know(Loop *l, uint64_t token, int fd) {
     Watchers *all = &l->watchers;
-    int row = (int)(uint32_t)token;
+    int row = (int)spindle_token_row(token);
     if (row >= all->rows) {
         int rows = row + 64;
         int *fds = PyMem_Realloc(all->fds, rows * sizeof *fds);
@@ -43,7 +43,7 @@ static void know(Loop *l, uint64_t token, int fd) {
 }
 
 int watch_fd(Loop *l, uint64_t token) {
-    uint32_t row = (uint32_t)token;
+    uint32_t row = spindle_token_row(token);
     if (row >= (uint32_t)l->watchers.rows)
         return -1;
     int fd = l->watchers.fds[row];
