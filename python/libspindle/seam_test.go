@@ -1,3 +1,5 @@
+//go:build spindle_python
+
 package main
 
 import "testing"

@@ -57,6 +57,7 @@ const char *server_date(Server *s);
 
 // asgi_check.c
 PyObject *server_check(PyObject *module, PyObject *config);
+void server_send_heads(Loop *l, bool waits); // asgi_heads.c
 
 // asgi_outbox.c
 int outbox_load(void);

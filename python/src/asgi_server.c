@@ -181,8 +181,8 @@ static int start(Server *s, Exchange *x) {
 
 // server_runs lets an app that calls sys.exit, or raises KeyboardInterrupt, fail like one that raises any other
 // exception: other requests go on. A Ctrl-C is a signal, which the server handles.
-bool server_runs(Loop *l, PyObject *task) {
-    Exchange *x = l->server ? ((Server *)l->server)->running : NULL;
+static bool server_runs(Loop *l, PyObject *task) {
+    Exchange *x = ((Server *)l->server)->running;
     while (x && x->task != task)
         x = x->next;
     return x && task;
@@ -309,7 +309,7 @@ static void take(Server *s, const SpindleRecord *r) {
 
 // server_deliver reads the inbox and starts the apps of its requests. All records are read
 // first, so that an app finds the part of its body that has come with the head.
-int server_deliver(Loop *l) {
+static int server_deliver(Loop *l) {
     Server *s = (Server *)l->server;
     outbox_taken(s);
     if (!s->box || s->box->in.len == 0)
@@ -343,14 +343,14 @@ int server_deliver(Loop *l) {
     return result;
 }
 
-void server_loop_closed(Loop *l) {
+static void server_loop_closed(Loop *l) {
     Server *s = (Server *)l->server;
-    if (s) {
-        s->box = NULL;
-        outbox_taken(s);
-    }
+    s->box = NULL;
+    outbox_taken(s);
     Py_CLEAR(l->server);
 }
+
+static const Service service = {server_send_heads, server_deliver, server_loop_closed, server_runs};
 
 // The type.
 
@@ -404,6 +404,7 @@ static int server_init(Server *s, PyObject *args, PyObject *kwargs) {
     s->max_active = max_active;
     s->max_total = max_total;
     l->server = Py_NewRef(s);
+    l->service = &service;
     return 0;
 }
 

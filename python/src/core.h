@@ -222,6 +222,15 @@ void inspect_unblocked(Loop *l);
 #define EVENTS 256
 #define READ_BUFFER (256 * 1024)
 
+// Service is what a loop calls for its server. The files of the loop know no more of it, and name
+// nothing of asgi.h: internal/tidy has a test.
+typedef struct {
+    void (*before_poll)(Loop *l, bool waits);
+    int (*after_poll)(Loop *l); // what the poll has brought for the server
+    void (*loop_closed)(Loop *l);
+    bool (*runs)(Loop *l, PyObject *task); // task is one of the server's
+} Service;
+
 struct Loop {
     PyObject_HEAD
     Ready ready;
@@ -248,7 +257,8 @@ struct Loop {
     int64_t last_turn;   // of Go's loop
     unsigned long pulse; // callbacks; for the watchdog
     Watchdog *watchdog;  // while it runs
-    PyObject *server;    // NULL for most loops; asgi.h
+    PyObject *server;    // what Service is of; NULL for most loops
+    const Service *service;
     PyObject *interrupt; // an exception that ended a call of Python inside a poll
     bool running;        // in _run
     bool poll_due;       // the next tick polls, even if it has something to run
@@ -264,10 +274,6 @@ struct Loop {
 };
 
 extern PyTypeObject Loop_Type;
-void server_send_heads(Loop *l, bool waits); // asgi_heads.c: before a poll, if there is l->server
-int server_deliver(Loop *l); // asgi_server.c: what a poll has brought for l->server
-void server_loop_closed(Loop *l);
-bool server_runs(Loop *l, PyObject *task); // task runs the app of l->server
 int loop_step(Loop *l, int most); // run callbacks until none is left, or for so many ticks
 double loop_time(Loop *l); // with an exception if own_clock is set and the program's clock fails
 void loop_wake(Loop *l); // end a poll of another thread
@@ -324,6 +330,7 @@ typedef struct {
     PyObject *loop_keyword, *name_keyword, *loop_and_name_keywords; // ("loop",) and so on
 } Names;
 extern Names names;
+int names_init(void);
 
 // steps_note notes the task that callback continues, if it does.
 static inline void steps_note(Loop *l, PyObject *callback) {

@@ -177,7 +177,7 @@ void handle_free_spare(void) {
 
 static int handle_failed(Handle *h) {
     if (exception_ends_loop()) {
-        if (!server_runs(h->loop, steps_task(h->callback)))
+        if (!h->loop->server || !h->loop->service->runs(h->loop, steps_task(h->callback)))
             return -1;
         PyErr_Clear(); // the server finds it in the task
         return 0;

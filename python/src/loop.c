@@ -121,7 +121,8 @@ static void release(Loop *l) {
     else if (l->id >= 0)
         golib.close_loop(l->id);
     l->id = -1;
-    server_loop_closed(l);
+    if (l->server)
+        l->service->loop_closed(l);
     if (l->wake_fd >= 0)
         close(l->wake_fd);
     l->wake_fd = -1;

@@ -114,7 +114,7 @@ int poll_once(Loop *l, long long timeout_ns) {
     l->since_poll = 0;
     l->poll_due = false;
     if (l->server)
-        server_send_heads(l, timeout_ns != 0);
+        l->service->before_poll(l, timeout_ns != 0);
     int n = poll(l, timeout_ns);
     if (timeout_ns != 0) {
         l->poll_after /= 2; // the next callbacks may take longer
@@ -143,7 +143,7 @@ int poll_once(Loop *l, long long timeout_ns) {
     }
     if (fresh < 0)
         return -1;
-    if (l->server && server_deliver(l) < 0)
+    if (l->server && l->service->after_poll(l) < 0)
         return -1;
     return golog_has() ? golog_deliver() : 0;
 }

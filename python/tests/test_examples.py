@@ -72,7 +72,7 @@ def test_types(tmp_path):
     program = tmp_path / "typed.py"
     program.write_text(TYPED)
     check(tmp_path, "mypy", "--strict", program, *[EXAMPLES / name for name in OUTPUT])
-    modules = ("_core", "loop", "mode", "policy", "scopes", "server.config", "server.serving", "testing", "tree")
+    modules = ("_core", "loop", "mode", "policy", "scopes", "server.config", "server.running", "server.serving", "testing", "tree")
     check(tmp_path, "mypy.stubtest", "--ignore-missing-stub", "--concise", *["spindle." + name for name in modules])
 
 

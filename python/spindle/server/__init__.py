@@ -13,6 +13,7 @@ in the same process.
 """
 
 from .config import Config
-from .serving import ClientDisconnected, Server, serve
+from .running import serve
+from .serving import ClientDisconnected, Server
 
 __all__ = ["ClientDisconnected", "Config", "Server", "serve"]

@@ -1,4 +1,5 @@
 from .config import Config as Config
-from .serving import ClientDisconnected as ClientDisconnected, Server as Server, serve as serve
+from .running import serve as serve
+from .serving import ClientDisconnected as ClientDisconnected, Server as Server
 
 __all__ = ["ClientDisconnected", "Config", "Server", "serve"]

@@ -266,7 +266,10 @@ def main():
 
 
 def serve(config):
-    from .serving import AppError, Server, StartError, set_up_logging
+    from .errors import StartError
+    from .importing import AppError
+    from .logs import set_up_logging
+    from .serving import Server
 
     try:
         set_up_logging(config.log_level, config.log_config)

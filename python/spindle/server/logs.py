@@ -4,6 +4,8 @@ import json
 import logging
 import os
 
+from .errors import StartError
+
 
 def set_up_logging(level, config=None):
     """Log to standard error, unless the program has configured logging, or config says how.
@@ -23,8 +25,6 @@ def set_up_logging(level, config=None):
 def configure(source):
     """Apply a dict, or a file in the format that its name says: JSON, TOML, YAML, or the INI format of logging."""
     import logging.config
-
-    from .serving import StartError
 
     try:
         if isinstance(source, dict):

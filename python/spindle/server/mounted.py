@@ -18,9 +18,11 @@ from . import calls
 from .calls import Calls
 from .cli import read_config
 from .config import TrustedProxies, _split
+from .errors import StartError
 from .frames import Frames, frame
 from .importing import AppError
-from .serving import Server, StartError, set_up_logging
+from .logs import set_up_logging
+from .serving import Server
 
 CALL_BYTES = "SPINDLE_MOUNTED_CALL_BYTES"  # the largest result of a call
 CALL_THREADS = "SPINDLE_MOUNTED_CALL_THREADS"  # threads for functions that are not coroutines

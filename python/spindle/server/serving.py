@@ -9,16 +9,14 @@ import random
 import signal
 import socket
 import stat
-import sys
 
 import spindle
 
 from .. import _core
-from .config import Config, TrustedProxies
-from .importing import AppError, load_app
+from .config import TrustedProxies
+from .errors import StartError
+from .importing import load_app
 from .lifespan import CANCEL_WAIT, Lifespan
-from .logs import set_up_logging
-from .standard import open_missing
 
 logger = logging.getLogger("spindle.server")
 
@@ -38,10 +36,6 @@ EXTENSIONS = dict.fromkeys(("http.response.trailers", "http.response.pathsend", 
 
 class ClientDisconnected(OSError):
     """The app sends to a client that has disconnected."""
-
-
-class StartError(Exception):
-    """The server cannot start. The message is for the user."""
 
 
 def bind(config):
@@ -371,22 +365,3 @@ def _is_disconnect(error):
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def serve(app, **options):
-    """Serve an app until SIGINT or SIGTERM: an object, or where to import it from.
-
-    The options are those of Config.
-    """
-    open_missing()
-    config = Config(app=app, **options)
-    if config.supervised:
-        if not isinstance(app, str):
-            raise ValueError('spindle: with workers, reload, limit_memory or timeout_worker_healthcheck, name the app: "module:attribute"')
-        from .workers import Supervisor
-    try:
-        set_up_logging(config.log_level, config.log_config)
-        return Supervisor(config).run() if config.supervised else Server(config).run()
-    except (AppError, StartError) as e:
-        print(e, file=sys.stderr)
-        return 1

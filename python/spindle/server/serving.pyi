@@ -1,7 +1,6 @@
 import signal
 import socket
 from collections.abc import Sequence
-from typing import Any
 
 from .config import Config
 
@@ -16,5 +15,3 @@ class Server:
     def run(self, sockets: Sequence[socket.socket] | None = None) -> int: ...
     def stop(self) -> None: ...
     async def serve(self, sockets: Sequence[socket.socket] | None = None) -> None: ...
-
-def serve(app: object, **options: Any) -> int: ...

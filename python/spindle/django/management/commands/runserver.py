@@ -8,7 +8,7 @@ from django.core.asgi import get_asgi_application
 from django.utils.module_loading import import_string
 
 from spindle.server import Config, Server
-from spindle.server.serving import set_up_logging
+from spindle.server.logs import set_up_logging
 
 STATIC_FILES = apps.is_installed("django.contrib.staticfiles")
 if STATIC_FILES:
