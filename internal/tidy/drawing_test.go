@@ -165,7 +165,7 @@ var (
 	cWord   = regexp.MustCompile(`\b[A-Za-z_]\w*\b`)
 )
 
-// cUses returns, for each part of the C code, the parts whose functions and variables it uses.
+// cUses returns, for each part of the C code, the parts that it uses functions and variables of.
 func cUses(t *testing.T) graph {
 	files, err := filepath.Glob("python/src/*.c")
 	if err != nil || len(files) == 0 {
