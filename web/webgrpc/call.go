@@ -32,6 +32,8 @@ type call struct {
 	// Of the request and of the response; nil without compression.
 	decompressor, compressor encoding.Compressor
 
+	in, out prefix // of the message under way
+
 	mu       sync.Mutex
 	incoming metadata.MD // guarded by mu
 	header   metadata.MD // not sent yet; guarded by mu

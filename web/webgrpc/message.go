@@ -12,13 +12,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// prefixSize is the size of what precedes a message: whether it is compressed, and its length.
-const prefixSize = 5
+// prefix precedes a message: whether it is compressed, and its length.
+type prefix [5]byte
 
 // receive returns the next message, decompressed. It returns io.EOF after the last one, and
 // otherwise an error with a status.
 func (c *call) receive() ([]byte, error) {
-	var prefix [prefixSize]byte
+	prefix := &c.in
 	if _, err := io.ReadFull(c.r.Body, prefix[:]); err != nil {
 		return nil, c.cut(err, io.EOF)
 	}
@@ -132,7 +132,7 @@ func (c *call) sendCompressed(data mem.BufferSlice) error {
 
 // write writes a message of size bytes.
 func (c *call) write(flag byte, size int, data mem.BufferSlice) error {
-	var prefix [prefixSize]byte
+	prefix := &c.out
 	prefix[0] = flag
 	binary.BigEndian.PutUint32(prefix[1:], uint32(size))
 	if _, err := c.w.Write(prefix[:]); err != nil {
