@@ -10,6 +10,7 @@ import (
 
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/internal/http2"
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // body is a request's body: the loop appends what is received, the handler reads it. It has
@@ -254,7 +255,7 @@ func (b *body) Read(p []byte) (int, error) {
 	for {
 		n, err, resume := b.take(p)
 		if resume {
-			_ = b.x.st.do(b.resume)
+			b.resumeSoon()
 		}
 		if n > 0 || err != nil || len(p) == 0 {
 			return n, err
@@ -314,6 +315,15 @@ func (b *body) waitData(w *waiter) {
 }
 
 var errTwoBodyReaders = errors.New("web: two reads of a request's body at once")
+
+// resumeSoon makes the connection read again. A goroutine does not wait for that.
+func (b *body) resumeSoon() {
+	if b.x.st.l.Owns() {
+		_ = b.resume()
+		return
+	}
+	_ = b.x.st.l.Internal().Post(loopcore.DropAtClose, func() { _ = b.resume() }) // a closed loop reads nothing
+}
 
 // resume makes the connection read again, on the loop.
 func (b *body) resume() error {

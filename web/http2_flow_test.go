@@ -1,13 +1,17 @@
 package web_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -114,5 +118,28 @@ func TestHTTP2UploadIsBounded(t *testing.T) {
 	p.send(dataFrame, endStream, 1, piece)
 	if _, body := p.response(1); body != fmt.Sprint(window+len(piece), "<nil>") && body != fmt.Sprintf("%d %v", window+len(piece), nil) {
 		t.Errorf("got %q", body)
+	}
+}
+
+// TestHTTP2CancelledWriteKeepsItsBytes: what a write could not send before its wait was cancelled
+// is sent later, as it was, although the handler uses its memory again.
+func TestHTTP2CancelledWriteKeepsItsBytes(t *testing.T) {
+	reused := make(chan struct{})
+	s := &web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := bytes.Repeat([]byte("a"), 100_000)
+		_, _ = spindle.MoveOnAfter(r.Context(), time.Millisecond, func(context.Context) error {
+			_, err := w.Write(p)
+			return err
+		})
+		copy(p, bytes.Repeat([]byte("b"), len(p)))
+		close(reused)
+	}))}
+	p := dialPeer(t, serve(t, plainHTTP2(s)), 4, 10) // SETTINGS_INITIAL_WINDOW_SIZE
+	p.send(headersFrame, endStream|endHeaders, 1, p.request("GET", "/"))
+	<-reused
+	p.send(windowFrame, 0, 1, number(200_000))
+	p.send(windowFrame, 0, 0, number(200_000))
+	if _, body := p.response(1); body != strings.Repeat("a", 100_000) {
+		t.Errorf("got %d bytes, %d of them as they were written", len(body), strings.Count(body, "a"))
 	}
 }

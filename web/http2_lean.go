@@ -160,7 +160,12 @@ func (lc *LeanCtx) finishStream() {
 		s.over = true
 		s.answered()
 	} else {
-		s.finish(body, nil)
+		s.over = true
+		if s.lend(body); s.at == len(s.pending) {
+			s.answered()
+		} else if s.lent {
+			s.lent, lc.body = false, nil // it is the stream's now
+		}
 	}
 	if lc.closes && !h.fc.Leaving() {
 		h.leave()

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/internal/http2"
@@ -79,9 +80,12 @@ func (w *response) flushStream(p []byte) error {
 	if w.toHead() {
 		w.buf, p = w.buf[:0], nil
 	}
+	s := w.s
+	if w.x.st.l.Owns() {
+		defer s.keep() // the task's wait may be cancelled; that of a goroutine ends only with the loop
+	}
 	var lost error
 	err := w.x.st.await("the client to read", func(done func(error)) {
-		s := w.s
 		if lost = w.x.lost(); lost != nil {
 			done(lost)
 			return
@@ -91,7 +95,7 @@ func (w *response) flushStream(p []byte) error {
 			s.writeHead(w.head, false)
 		}
 		s.write(w.buf)
-		s.write(p)
+		s.lend(p)
 		s.whenSent(func(err error) {
 			lost = err
 			done(err)
@@ -143,15 +147,41 @@ func (w *response) endStream() {
 	if len(w.trailers) == 0 && !w.prefixedTrailers() {
 		return
 	}
+	if key := w.onlyTrailer(); key != "" {
+		w.appendTrailer(http.CanonicalHeaderKey(key[len(http.TrailerPrefix):]), w.header[key])
+		return
+	}
 	trailers := w.collectTrailers()
 	for _, name := range slices.Sorted(maps.Keys(trailers)) {
-		for _, value := range trailers[name] {
-			b, err := http2.AppendField(w.tail, name, value)
-			if err != nil {
-				w.logMistake("trailer " + name + ": " + err.Error())
-			}
-			w.tail = b
+		w.appendTrailer(name, trailers[name])
+	}
+}
+
+// onlyTrailer returns the key of the only trailer, if it has http.TrailerPrefix, and "" otherwise.
+// That is the status of a gRPC call, mostly.
+func (w *response) onlyTrailer() (only string) {
+	if len(w.trailers) > 0 {
+		return ""
+	}
+	for key := range w.header { // any order: there must be one
+		switch {
+		case !strings.HasPrefix(key, http.TrailerPrefix):
+		case only != "":
+			return ""
+		default:
+			only = key
 		}
+	}
+	return only
+}
+
+func (w *response) appendTrailer(name string, values []string) {
+	for _, value := range values {
+		b, err := http2.AppendField(w.tail, name, value)
+		if err != nil {
+			w.logMistake("trailer " + name + ": " + err.Error())
+		}
+		w.tail = b
 	}
 }
 

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 
@@ -21,6 +22,7 @@ type h2Stream struct {
 
 	pending  []byte      // of the response's body, that cannot be sent yet
 	at       int         // how much of pending was sent
+	lent     bool        // pending belongs to a caller that waits
 	trailers []byte      // the encoded fields that follow pending
 	writer   func(error) // called when pending was sent
 	cause    error       // why the stream has ended early
@@ -131,7 +133,7 @@ func (s *h2Stream) stop(cause error) {
 	}
 	s.bodyTimer.Cancel()
 	s.stallTimer.Cancel()
-	s.pending, s.trailers = nil, nil
+	s.pending, s.at, s.lent, s.trailers = nil, 0, false, nil
 	s.wake(cause)
 	s.h.unqueue(s)
 }
@@ -203,12 +205,32 @@ func (s *h2Stream) write(p []byte) {
 	if len(p) == 0 {
 		return
 	}
+	s.keep()
 	if s.at > 0 {
 		s.pending = s.pending[:copy(s.pending, s.pending[s.at:])]
 		s.at = 0
 	}
 	s.pending = append(s.pending, p...)
 	s.h.queue(s)
+}
+
+// lend is write without a copy. The caller waits until p was sent, or calls keep.
+func (s *h2Stream) lend(p []byte) {
+	if s.Closed() || s.at < len(s.pending) {
+		s.write(p)
+		return
+	}
+	if p = p[s.send(p):]; len(p) > 0 {
+		s.pending, s.at, s.lent = p[:len(p):len(p)], 0, true
+		s.h.queue(s)
+	}
+}
+
+// keep copies the rest of what was lent.
+func (s *h2Stream) keep() {
+	if s.lent {
+		s.pending, s.at, s.lent = bytes.Clone(s.pending[s.at:]), 0, false
+	}
 }
 
 // finish ends the response: with p, and with trailers if there are any.

@@ -245,6 +245,9 @@ func (c *requestContext) Value(key any) any {
 // localAddr returns the address that the request came to.
 func (x *exchange) localAddr() (a net.Addr) {
 	a = x.st.sv.Addr()
+	if tcp, ok := a.(*net.TCPAddr); ok && !tcp.IP.IsUnspecified() {
+		return a // of every connection
+	}
 	_ = x.st.do(func() error {
 		if x.c.phase != connLost {
 			a = x.c.tc.LocalAddr()

@@ -12,7 +12,16 @@ import (
 // await calls begin on the loop and waits until begin's done was called, on the loop, once.
 // The caller is a task of the loop or any other goroutine.
 func (st *loopState) await(what string, begin func(done func(error))) error {
-	result, err := awaitOn(st.l, what, begin)
+	call := begin
+	if !st.l.Owns() {
+		call = func(done func(error)) {
+			begin(func(err error) {
+				done(err)
+				st.yieldSoon() // for the goroutine that waited
+			})
+		}
+	}
+	result, err := awaitOn(st.l, what, call)
 	if err != nil {
 		return http.ErrServerClosed
 	}
