@@ -8,9 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/internal/http2"
-	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // body is a request's body: the loop appends what is received, the handler reads it. It has
@@ -322,7 +322,7 @@ func (b *body) resumeSoon() {
 		_ = b.resume()
 		return
 	}
-	_ = b.x.st.l.Internal().Post(loopcore.DropAtClose, func() { _ = b.resume() }) // a closed loop reads nothing
+	_ = b.x.st.l.Internal().Post(atclose.Drop, func() { _ = b.resume() }) // a closed loop reads nothing
 }
 
 // resume makes the connection read again, on the loop.
