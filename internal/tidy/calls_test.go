@@ -31,22 +31,23 @@ var goStatements = []string{
 	"internal/kernel/notify_linux.go", // waits for a poller, while the loop does not
 	"internal/relaybench/",            // measures goroutines
 
-	"internal/kernel/system.go",     // Workers
-	"loop/run.go",                   // finishes a Goexit
-	"loop/watchdog.go",              // the watchdog
-	"internal/coro/shutdown.go",     // ends coroutines where no thread is locked
-	"internal/simkernel/process.go", // the same
-	"internal/simkernel/switch.go",  // tries the switch, and is the process where it does not work
-	"sim/bubble.go",                 // a test may end by Goexit in a bubble
-	"sim/parallel.go",               // worlds of several seeds at a time
-	"internal/goid/",                // looks at goroutines of its own, once
-	"relay/gateway/stream.go",       // reads a WebSocket while a call runs, for handlers on goroutines
-	"relay/serve_goroutines.go",     // handlers that may block, outside of any loop
-	"pyapp/lifecycle.go",            // the supervisor's loop
-	"pyapp/exchange.go",             // sends a body while the response is read, for handlers on goroutines
-	"pyapp/tunnel.go",               // the same for upgraded connections
-	"pyapp/host.go",                 // functions that Python calls, which may block
-	"pyapp/flow.go",                 // sends items while such a function makes more
+	"internal/kernel/system.go",          // Workers
+	"loop/run.go",                        // finishes a Goexit
+	"loop/watchdog.go",                   // the watchdog
+	"internal/coro/shutdown.go",          // ends coroutines where no thread is locked
+	"internal/simkernel/process.go",      // the same
+	"internal/simkernel/switch.go",       // tries the switch, and is the process where it does not work
+	"sim/bubble.go",                      // a test may end by Goexit in a bubble
+	"sim/parallel.go",                    // worlds of several seeds at a time
+	"internal/goid/",                     // looks at goroutines of its own, once
+	"relay/gateway/stream.go",            // reads a WebSocket while a call runs, for handlers on goroutines
+	"relay/serve_goroutines.go",          // handlers that may block, outside of any loop
+	"pyapp/lifecycle.go",                 // the supervisor's loop
+	"pyapp/exchange.go",                  // sends a body while the response is read, for handlers on goroutines
+	"pyapp/tunnel.go",                    // the same for upgraded connections
+	"pyapp/host.go",                      // functions that Python calls, which may block
+	"pyapp/flow.go",                      // sends items while such a function makes more
+	"python/libspindle/socket_stream.go", // a WebSocket on a stream of HTTP/2, which goroutines read and write
 	"cmd/",
 	"inspect/background.go",         // observes loops from outside
 	"examples/mixed/main.go",        // shows how

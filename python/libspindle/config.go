@@ -86,6 +86,7 @@ func (c *config) apply(s *server) error {
 	w.Protocols.SetHTTP1(c.HTTP != "2")
 	w.Protocols.SetHTTP2(c.HTTP != "1")
 	w.Protocols.SetUnencryptedHTTP2(c.HTTP != "1")
+	w.ExtendedConnect = true
 	w.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: c.MaxStreams}
 	w.ErrorLog = newPythonLog("spindle.server")
 	for i := range c.Static {

@@ -35,7 +35,7 @@ func (s *server) handler() http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &s.config
-		if r.Method == http.MethodConnect {
+		if r.Method == http.MethodConnect && !isStreamSocket(r) {
 			c.addDefaults(w.Header())
 			s.serveFile(w, r, http.HandlerFunc(refuseTunnel))
 			return

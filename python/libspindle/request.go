@@ -41,7 +41,7 @@ type request struct {
 
 // lean takes every request but those that Go answers itself.
 func (s *server) lean(lc *web.LeanCtx) bool {
-	if s.ownPath(lc.Path()) || string(lc.Method()) == http.MethodConnect {
+	if s.ownPath(lc.Path()) {
 		return false
 	}
 	r := &request{s: s}
@@ -49,8 +49,17 @@ func (s *server) lean(lc *web.LeanCtx) bool {
 	p := r.answer.Head()
 	if p == nil {
 		r.stream = r.answer.(deferred.Stream)
+		if hd := r.stream.Header(); hd.Method == http.MethodConnect {
+			if onStream(hd) {
+				r.answer.Pass(appendFields(nil, hd))
+			}
+			return false
+		}
 		s.addStream(r, lc)
 		return true
+	}
+	if string(p.Method()) == http.MethodConnect {
+		return false
 	}
 	if opensWebSocket(p) {
 		r.answer.Pass(fieldsInOrder(p)) // the header of Go's request has no order

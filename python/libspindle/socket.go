@@ -29,13 +29,14 @@ const sendLimit = 64 << 10
 type socket struct {
 	r       *request
 	verdict chan verdict // for the worker; the app decides once
-	sock    *ws.Socket   // nil before it is open
+	link    link         // nil before it is open
 	early   []func()     // what the app has asked for before
 	waiting int          // bytes in early
 	held    bool         // the app waits until the client has caught up
 	ended   bool         // nothing more can be sent
 	over    bool         // the app has returned
 	deny    verdict      // while it is put together
+	stream  bool         // on a stream of HTTP/2
 }
 
 // verdict is what the app does with a request for a WebSocket.
@@ -48,7 +49,7 @@ type verdict struct {
 
 // serveWebSocket passes a request for a WebSocket to the app, on a worker.
 func (s *server) serveWebSocket(w http.ResponseWriter, req *http.Request) {
-	so := &socket{verdict: make(chan verdict, 1)}
+	so := &socket{verdict: make(chan verdict, 1), stream: isStreamSocket(req)}
 	o := s.config.socketOptions()
 	if fault := malformed(req, so, o); fault != nil {
 		entry := s.log.beginRequest(s.clientOfRequest(req), req)
@@ -79,7 +80,13 @@ func (s *server) serveWebSocket(w http.ResponseWriter, req *http.Request) {
 		if v.subprotocol != "" {
 			o.Subprotocols = []string{v.subprotocol}
 		}
-		if ws.Upgrade(w, req, so, o) != nil {
+		var err error
+		if so.stream {
+			err = so.acceptStream(w, req, o)
+		} else {
+			err = ws.Upgrade(w, req, so, o)
+		}
+		if err != nil {
 			_ = s.p.l.Post(func() { so.closed(1006, "") })
 		}
 	case <-req.Context().Done():
@@ -138,6 +145,9 @@ func (s *server) addSocket(so *socket, req *http.Request, client string) {
 	if s.config.secure() {
 		flags |= C.SPINDLE_SECURE
 	}
+	if so.stream {
+		flags |= C.SPINDLE_HTTP2
+	}
 	target := req.RequestURI
 	if !strings.HasPrefix(target, "/") {
 		target = req.URL.RequestURI() // it was an absolute URL
@@ -161,7 +171,7 @@ func (so *socket) take(rec *C.SpindleRecord, payload []byte) {
 	case C.SPINDLE_DENY_END:
 		so.decide(so.deny)
 	default:
-		if so.sock == nil && !so.ended {
+		if so.link == nil && !so.ended {
 			kind, n, kept := rec.kind, rec.n, slices.Clone(payload)
 			so.early = append(so.early, func() { so.act(uint16(kind), int(n), kept) })
 			if so.waiting += len(kept); so.waiting > sendLimit {
@@ -175,7 +185,11 @@ func (so *socket) take(rec *C.SpindleRecord, payload []byte) {
 
 // decide passes the app's decision to the worker, and logs it.
 func (so *socket) decide(v verdict) {
-	so.logHandshake(cmp.Or(v.status, http.StatusSwitchingProtocols), int64(len(v.body)))
+	accepted := http.StatusSwitchingProtocols
+	if so.stream {
+		accepted = http.StatusOK
+	}
+	so.logHandshake(cmp.Or(v.status, accepted), int64(len(v.body)))
 	so.verdict <- v
 }
 
@@ -193,18 +207,18 @@ func (so *socket) act(kind uint16, n int, payload []byte) {
 	var err error
 	switch kind {
 	case C.SPINDLE_SEND_TEXT:
-		err = so.sock.Send(ws.Text, payload)
+		err = so.link.Send(ws.Text, payload)
 	case C.SPINDLE_SEND_BINARY:
-		err = so.sock.Send(ws.Binary, payload)
+		err = so.link.Send(ws.Binary, payload)
 	case C.SPINDLE_CLOSE:
-		if err = so.sock.Close(ws.Code(n), shortened(payload)); err != nil {
-			err = so.sock.Close(ws.InternalError, "")
+		if err = so.link.Close(ws.Code(n), shortened(payload)); err != nil {
+			err = so.link.Close(ws.InternalError, "")
 		}
 	}
 	// The transport reports PauseWriting only later, and an app may send much until then.
-	if c := so.sock.Conn(); err == nil && !so.held && c.Unsent() > sendLimit {
+	if err == nil && !so.held && so.link.unsent() > sendLimit {
 		so.hold()
-		c.AfterFlush(func(error) { so.caughtUp() })
+		so.link.whenSent(so.caughtUp)
 	}
 }
 
@@ -260,8 +274,10 @@ func (so *socket) closed(code int, reason string) {
 }
 
 // OnOpen is called when the client has its answer.
-func (so *socket) OnOpen(s *ws.Socket) {
-	so.sock = s
+func (so *socket) OnOpen(s *ws.Socket) { so.opened(wholeLink{s}) }
+
+func (so *socket) opened(l link) {
+	so.link = l
 	so.r.s.counters.sockets.Add(1)
 	early := so.early
 	so.early, so.waiting = nil, 0
@@ -272,7 +288,9 @@ func (so *socket) OnOpen(s *ws.Socket) {
 }
 
 // OnMessage passes a message to Python.
-func (so *socket) OnMessage(s *ws.Socket, kind ws.Kind, message []byte) {
+func (so *socket) OnMessage(_ *ws.Socket, kind ws.Kind, message []byte) { so.message(kind, message) }
+
+func (so *socket) message(kind ws.Kind, message []byte) {
 	if so.over {
 		return
 	}
@@ -285,7 +303,7 @@ func (so *socket) OnMessage(s *ws.Socket, kind ws.Kind, message []byte) {
 	so.r.unread += len(message) + 64
 	if so.r.unread >= bodyLimit && !so.r.paused {
 		so.r.paused = true
-		s.PauseReading()
+		so.link.PauseReading()
 	}
 }
 
@@ -295,7 +313,7 @@ func (so *socket) consumed(n int) {
 	r.unread -= n + 64
 	if r.paused && r.unread < bodyLimit/2 && !so.ended {
 		r.paused = false
-		so.sock.ResumeReading()
+		so.link.ResumeReading()
 	}
 }
 

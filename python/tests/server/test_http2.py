@@ -551,6 +551,125 @@ def test_tunnels_are_refused(serve, connect):
     assert client.response(stream).status == 501
 
 
+# WebSockets.
+
+
+def frame(text, opcode=1):
+    """Return a masked frame of up to 125 bytes."""
+    return bytes([0x80 | opcode, 0x80 | len(text)]) + bytes(4) + text
+
+
+def open_websocket(client, path="/chat?x=1", headers=()):
+    client.until(lambda: client.h2.remote_settings.enable_connect_protocol)
+    stream = client.h2.get_next_available_stream_id()
+    client.h2.send_headers(stream, [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":path", path),
+                                    (":authority", "test"), ("sec-websocket-version", "13"), *headers])
+    client.flush()
+    client.until(lambda: stream in client.responses)
+    return stream
+
+
+async def chat(scope, receive, send):
+    if scope["type"] == "http":
+        await hello(scope, receive, send)
+        return
+    await receive()
+    await send({"type": "websocket.accept", "subprotocol": scope["subprotocols"][0] if scope["subprotocols"] else None})
+    await send({"type": "websocket.send", "text": f"{scope['http_version']} {scope['path']} {scope['query_string'].decode()} {scope['headers'][0]}"})
+    while (message := await receive())["type"] == "websocket.receive":
+        await send({"type": "websocket.send", "text": message["text"]})
+    chat.ended.append(message["code"])
+
+
+def test_websocket(serve, connect, errors, capfd):
+    chat.ended = []
+    server = serve(chat, access_log=True)
+    client = connect(server)
+    stream = open_websocket(client, headers=[("sec-websocket-protocol", "a, b")])
+    response = client.responses[stream]
+    assert (response.status, response["sec-websocket-protocol"], response["sec-websocket-accept"]) == (200, "a", None)
+    greeting = b"2 /chat x=1 (b'host', b'test')"
+    expected = bytes([0x81, len(greeting)]) + greeting
+    for i in range(50):
+        client.send(stream, frame(b"hello %d" % i))
+        text = b"hello %d" % i
+        expected += bytes([0x81, len(text)]) + text
+    assert json.loads(client.get().body)["http_version"] == "2"  # on the same connection
+    client.until(lambda: len(client.responses[stream].body) == len(expected))
+    assert client.responses[stream].body == expected
+    client.send(stream, frame(b"\x0f\xa0bye", 8))
+    wait_until(lambda: chat.ended == [4000] and server.server._core.active == 0)
+    assert errors() == []
+    server.stop()
+    assert '"CONNECT /chat?x=1 HTTP/2" 200 ' in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("leave", [lambda c, s: c.reset(s), lambda c, s: c.close()], ids=["reset", "close"])
+def test_websocket_of_a_client_that_leaves(serve, connect, errors, leave):
+    chat.ended = []
+    server = serve(chat)
+    client = connect(server)
+    stream = open_websocket(client)
+    client.until(lambda: client.responses[stream].body)
+    leave(client, stream)
+    wait_until(lambda: chat.ended == [1006] and server.server._core.active == 0)
+    assert errors() == []
+
+
+def test_websocket_that_the_app_closes_or_denies(serve, connect):
+    async def app(scope, receive, send):
+        await receive()
+        if scope["path"] == "/deny":
+            await send({"type": "websocket.close"})
+            return
+        await send({"type": "websocket.accept", "headers": [(b"x-own", b"1")]})
+        await send({"type": "websocket.close", "code": 4001, "reason": "enough"})
+
+    client = connect(serve(app))
+    assert client.responses[open_websocket(client, "/deny")].status == 403
+    stream = open_websocket(client, "/")
+    assert client.responses[stream]["x-own"] == "1"
+    client.until(lambda: client.responses[stream].body)
+    assert client.responses[stream].body == bytes([0x88, 8]) + b"\x0f\xa1enough"
+
+
+def test_websocket_to_a_client_that_does_not_read(serve, connect):
+    sent = []
+
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        for _ in range(200):
+            await send({"type": "websocket.send", "bytes": b"x" * 10_000})
+            sent.append(1)
+
+    server = serve(app, ws_per_message_deflate=False)
+    client = connect(server)
+    client.acknowledges = False
+    stream = open_websocket(client)
+    client.until(lambda: len(client.responses[stream].body) == 65535)
+    assert len(sent) < 100
+    client.acknowledges = True
+    client.h2.increment_flow_control_window(3_000_000)
+    client.h2.increment_flow_control_window(3_000_000, stream)
+    client.flush()
+    client.until(lambda: len(client.responses[stream].body) > 2_000_000)
+    assert len(sent) == 200
+
+
+def test_websocket_when_the_server_stops(serve, connect):
+    chat.ended = []
+    server = serve(chat)
+    client = connect(server)
+    stream = open_websocket(client)
+    client.until(lambda: client.responses[stream].body)
+    server.loop.call_soon_threadsafe(server.server.stop)
+    client.until(lambda: b"\x03\xe9" in client.responses[stream].body)  # 1001
+    client.send(stream, frame(b"\x03\xe9", 8))
+    server.thread.join(LIMIT)
+    assert not server.thread.is_alive() and chat.ended
+
+
 # Programs that share no code with the server.
 
 
