@@ -132,7 +132,9 @@ func (h *h2Conn) newExchange() (*exchange, bool) {
 		x.ctx.base = withTrace(x.ctx.base, header)
 	}
 	x.takePassed()
-	if !h.fc.Ends() {
+	if h.fc.Ends() {
+		delete(header, "Trailer") // it announces nothing
+	} else {
 		x.body = newStreamBody(x, s, hd, header)
 	}
 	x.w.init(x)
