@@ -132,10 +132,10 @@ func TestTLSSlowHandshakes(t *testing.T) {
 func TestTLSHandshakeBesideBlockingWork(t *testing.T) {
 	lost := make(chan error, 1)
 	l, s := serving(t, loop.Options{Workers: 1}, "tcp", "127.0.0.1:0", transport.Options{TLS: tlstest.Identity().Server}, func() *spy { return echoSpy(lost) })
-	release := make(chan bool)
+	release, finished := make(chan bool), make(chan bool, 3)
 	on(t, l, func() {
 		for range 3 {
-			loop.Offload(l, func() (int, error) { <-release; return 0, nil }, func(int, error) {})
+			loop.Offload(l, func() (int, error) { <-release; return 0, nil }, func(int, error) { finished <- true })
 		}
 	})
 	peer := tlstest.NewPeer(dial(t, s).(*net.TCPConn), tls.Client, tlstest.Identity().Client)
@@ -146,6 +146,9 @@ func TestTLSHandshakeBesideBlockingWork(t *testing.T) {
 	peer.Close()
 	if err := <-lost; err != nil {
 		t.Error(err)
+	}
+	for range 3 { // closing the loop would lose them
+		<-finished
 	}
 }
 
