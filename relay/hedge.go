@@ -24,20 +24,40 @@ func (c *Caller) sendAgain(w *waiter) {
 		c.mu.Unlock()
 		return
 	}
-	c.stats.Hedged++
-	w.hedged = true
+	w.copies++ // before it is sent, because a refusal may come at once
 	again := clone(&w.req.Envelope)
 	c.mu.Unlock()
+	sent := false
 	if again.Deadline, _ = again.remaining(c.clock.now()); again.Deadline > 0 {
-		_ = c.bus.TryPublish(again) // a bus that takes no more, or stores the request, has the first one
+		sent = c.bus.TryPublish(again) == nil // a bus that takes no more, or stores the request, has the first one
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if sent {
+		c.stats.Hedged++
+	} else {
+		w.copies--
+	}
+}
+
+// isRefusal reports whether a bus says that one of several copies of the request reached no worker. Another
+// copy may still be answered. The caller holds c.mu.
+func (w *waiter) isRefusal(e *Envelope) bool {
+	if e.Kind != KindFailure || w.refused >= w.copies {
+		return false
+	}
+	if code := e.Headers[errorCode]; code != CodeNoResponder && code != CodeFull {
+		return false
+	}
+	w.refused++
+	return true
 }
 
 // cancelHedges cancels the copies of a request that was answered.
 func (c *Caller) cancelHedges(w *waiter) {
 	c.mu.Lock()
 	var e *Envelope
-	if w.hedged && w.ended == replied {
+	if w.copies > 0 && w.ended == replied {
 		w.req.origin.abandoned.Store(true) // for those in the queue of a Local
 		e = c.cancelOf(w)
 	}

@@ -62,3 +62,35 @@ func TestHedgeEnds(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// refusingCopies is a bus that refuses the second copy of a request, as a worker with a full queue does.
+type refusingCopies struct {
+	*relay.Local
+	requests int
+	refused  chan bool
+}
+
+func (b *refusingCopies) TryPublish(e *relay.Envelope) error {
+	if e.Kind == relay.KindRequest {
+		if b.requests++; b.requests == 2 {
+			err := b.Local.TryPublish(relay.NewFailure(e, relay.CodeFull, "no more"))
+			close(b.refused)
+			return err
+		}
+	}
+	return b.Local.TryPublish(e)
+}
+
+// TestHedgeIsRefused: if a copy of a request is refused, the reply to the first one still counts.
+func TestHedgeIsRefused(t *testing.T) {
+	bus := &refusingCopies{Local: relay.NewLocal(relay.LocalOptions{}), refused: make(chan bool)}
+	serve(t, bus.Local, "work", relay.ServeOptions{Concurrency: 1}, func(ctx context.Context, r *relay.Request) ([]byte, error) {
+		<-bus.refused
+		return []byte("reply"), nil
+	})
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{Hedge: time.Millisecond})
+	defer c.Close()
+	if reply, err := c.Call(t.Context(), "work", nil); err != nil || string(reply) != "reply" {
+		t.Errorf("%q, %v", reply, err)
+	}
+}

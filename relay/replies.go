@@ -11,6 +11,7 @@ func (c *Caller) deliver(e *Envelope) {
 		c.countStray(e.ID)
 	case w.isOverdue(e):
 		c.stats.Late++
+	case w.isRefusal(e):
 	case w.stream && w.receive(e):
 	case w.stream, e.Kind == KindItem:
 		c.stats.Duplicate++

@@ -28,7 +28,8 @@ type waiter struct {
 	// Set when the call begins. They are here to save space.
 	stream  bool
 	limited bool // by the home's list of deadlines
-	hedged  bool // the request was sent again; only the task or goroutine that calls
+
+	copies, refused uint32 // of the request, besides the first; guarded by c.mu
 }
 
 // alarm is a timer for the deadline of one call.
@@ -66,7 +67,7 @@ func (w *waiter) release() {
 		return
 	}
 	w.req, w.reply, w.err, w.in = nil, nil, nil, nil
-	w.ended, w.stream, w.hedged = waiting, false, false
+	w.ended, w.stream, w.copies, w.refused = waiting, false, 0, 0
 	w.next, p.spare = p.spare, w
 	p.spares++
 }

@@ -136,7 +136,8 @@ func (h *Handler) Stats() Stats {
 // ServeHTTP answers a request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = withTrace(r)
-	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+	onStream := r.ProtoMajor == 2 && r.Method == http.MethodConnect && len(r.Header[":protocol"]) > 0 // RFC 8441
+	if onStream || strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		h.serveSocket(w, r)
 		return
 	}

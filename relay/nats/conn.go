@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -86,7 +87,7 @@ func (c *conn) Write(p []byte) (n int, err error) {
 	}
 	if c.err != nil {
 		c.lost.Store(true)
-		return n, c.err
+		return n, fmt.Errorf("%w: %w", nats.ErrDisconnected, c.err) // which publishing fails with
 	}
 	if n == len(p) {
 		return n, nil
