@@ -36,6 +36,7 @@ type streamLink struct {
 
 	paused bool          // the reader waits for next; loop goroutine only
 	next   chan struct{} // lets the reader go on
+	broken chan struct{} // closed by the writer when a write has failed: the reader finds out why
 
 	mu     sync.Mutex
 	change *sync.Cond     // of what follows
@@ -61,7 +62,7 @@ func (so *socket) acceptStream(w http.ResponseWriter, req *http.Request, o ws.Op
 	if err != nil {
 		return err
 	}
-	l := &streamLink{so: so, c: c, next: make(chan struct{}, 1)}
+	l := &streamLink{so: so, c: c, next: make(chan struct{}, 1), broken: make(chan struct{})}
 	l.change = sync.NewCond(&l.mu)
 	if err := so.r.s.p.l.Post(func() { so.opened(l) }); err != nil {
 		_ = c.CloseNow()
@@ -82,6 +83,7 @@ func (l *streamLink) read() {
 			_ = post(func() { l.so.OnClose(nil, err) })
 			return
 		}
+		message = slices.Clone(message) // a Close may read before the loop has copied it
 		err = post(func() {
 			if l.so.message(kind, message); !l.paused {
 				l.goOn()
@@ -92,7 +94,10 @@ func (l *streamLink) read() {
 			_ = l.c.CloseNow() // the loop has ended
 			return
 		}
-		<-l.next
+		select {
+		case <-l.next:
+		case <-l.broken: // the next Read fails, even if the app wants no more messages
+		}
 	}
 }
 
@@ -100,6 +105,7 @@ func (l *streamLink) read() {
 func (l *streamLink) write() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	failed := false
 	for {
 		for len(l.queue) == 0 && !l.ended {
 			l.change.Wait()
@@ -112,7 +118,10 @@ func (l *streamLink) write() {
 		before := l.bytes
 		l.mu.Unlock()
 		for _, do := range queue {
-			_ = do() // a failure ends the reading, too
+			if do() != nil && !failed {
+				failed = true
+				close(l.broken)
+			}
 		}
 		l.mu.Lock()
 		if l.bytes -= before; l.bytes == 0 && l.sent != nil {
