@@ -103,6 +103,9 @@ func (b *body) push(data []byte) (full bool) {
 		}
 		return false
 	}
+	if b.at > len(b.buf)/2 { // otherwise a reader that never catches up keeps all that it has read
+		b.buf, b.at = b.buf[:copy(b.buf, b.buf[b.at:])], 0
+	}
 	b.buf = append(b.buf, data...)
 	full = len(b.buf)-b.at >= bodyLimit
 	b.full = b.full || full

@@ -343,3 +343,10 @@ func TestMultipartFilesAreRemoved(t *testing.T) {
 		})
 	}
 }
+
+// TestBuffersOfSlowReaders: the buffer of a body keeps what was not read, and not the whole body.
+func TestBuffersOfSlowReaders(t *testing.T) {
+	if request, response := web.BodyBuffers(10_000); request > 10_000 || response > 10_000 {
+		t.Errorf("the buffers have %d and %d bytes", request, response)
+	}
+}

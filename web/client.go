@@ -290,7 +290,9 @@ func (t *trip) connect(ctx context.Context, to endpoint, values context.Context)
 		t.call, actual = hc.newCall(t), version2
 	}
 	if actual != likely {
-		head, err = t.encode(actual)
+		if head, err = t.encode(actual); err != nil && cc != nil {
+			cc.close()
+		}
 	}
 	return head, err
 }

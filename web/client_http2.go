@@ -43,6 +43,7 @@ type h2Client struct {
 	isIdle   bool  // counts as idle in the pool
 	ended    error // why the connection has ended
 	answered bool  // a response
+	used     bool  // a request has begun
 
 	idleTimer, pingTimer loop.Timer
 	lastRead             time.Duration // on the loop's clock
@@ -183,7 +184,7 @@ func (hc *h2Client) wakeWaiting() {
 // setIdle keeps an idle connection, or closes it if there are enough.
 func (hc *h2Client) setIdle() {
 	p := hc.p
-	if hc.isIdle || !hc.answered {
+	if hc.isIdle || !hc.used { // the request that it is for begins next
 		return
 	}
 	others := 0
@@ -354,6 +355,7 @@ func (hc *h2Client) write(context.Context) error {
 			hc.spare = out
 		}
 		hc.pump()
+		hc.settle() // pump may have ended the last stream
 		hc.drained.Wake(1)
 	}
 	if hc.ended != nil {

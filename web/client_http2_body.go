@@ -58,6 +58,9 @@ func (b *h2Body) push(p []byte) bool {
 	if b.closed || b.aborted {
 		return false
 	}
+	if b.at > len(b.buf)/2 { // otherwise a reader that never catches up keeps all that it has read
+		b.buf, b.at = b.buf[:copy(b.buf, b.buf[b.at:])], 0
+	}
 	b.buf = append(b.buf, p...)
 	wakeIn(&b.reader)
 	return true

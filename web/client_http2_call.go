@@ -57,6 +57,7 @@ func (hc *h2Client) newCall(t *trip) *h2Call {
 func (c *h2Call) begin(block []byte) {
 	hc, t := c.hc, c.t
 	hc.unsetIdle()
+	hc.used = true
 	if hc.fc.Out == nil {
 		hc.fc.Out, hc.spare = hc.spare[:0], nil
 	}

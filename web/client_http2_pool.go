@@ -46,7 +46,12 @@ func (p *pool) likely(to endpoint) version {
 // acquireShared is acquire for an endpoint that may speak HTTP/2. Of several requests to a
 // server that is not known, one makes the connection, and the others wait for it.
 func (p *pool) acquireShared(ctx context.Context, to endpoint, values context.Context) (*clientConn, *h2Client, error) {
-	for {
+	defer func() {
+		if s := p.h2.sites[to]; s != nil {
+			p.tidy(to, s)
+		}
+	}()
+	for useless := 0; ; {
 		s := p.site(to)
 		if hc := s.available(); hc != nil {
 			if s.available() != nil {
@@ -71,9 +76,27 @@ func (p *pool) acquireShared(ctx context.Context, to endpoint, values context.Co
 			if cc != nil || err != nil {
 				return cc, nil, err
 			}
+			if p.site(to).available() == nil {
+				p.leaveUseless(to)
+				useless++
+				if err := waitToRepeat(ctx, useless, errUseless); err != nil {
+					return nil, nil, err
+				}
+			}
 		}
 		if err != nil {
 			return nil, nil, err
+		}
+	}
+}
+
+var errUseless = errors.New("web: the server ends new connections, or accepts no requests on them")
+
+// leaveUseless closes connections that have no requests and accept none.
+func (p *pool) leaveUseless(to endpoint) {
+	for _, hc := range slices.Clone(p.site(to).conns) {
+		if len(hc.fc.Streams()) == 0 && !hc.fc.CanRequest() {
+			hc.leave()
 		}
 	}
 }

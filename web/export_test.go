@@ -32,3 +32,19 @@ func Linger(t *testing.T, d time.Duration) {
 	lingerTime = d
 	t.Cleanup(func() { lingerTime = before })
 }
+
+// BodyBuffers returns the sizes of the buffers of a request's and a response's body that are read as
+// quickly as they come, but never to the last byte that has come.
+func BodyBuffers(pieces int) (request, response int) {
+	req, res := &body{}, &h2Body{}
+	piece, into := make([]byte, 1000), make([]byte, 1000)
+	for i := range pieces {
+		req.push(piece)
+		res.push(piece)
+		if i > 0 {
+			req.take(into)
+			res.take(into)
+		}
+	}
+	return cap(req.buf), cap(res.buf)
+}

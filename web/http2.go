@@ -258,7 +258,9 @@ func (h *h2Conn) resume() {
 	if kept != nil {
 		h.receive(kept)
 		c.st.giveBuffer(kept)
+		return
 	}
+	h.settle() // pump may have ended the last stream
 }
 
 // DataReceived of an HTTP/2 connection.

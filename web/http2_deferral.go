@@ -21,6 +21,7 @@ type streamDeferral struct {
 	failed   bool             // the rest of the body is dropped
 	awaits   bool             // the client waits for a 100 before it sends the body
 	finished bool             // the response is complete, but for the file
+	settled  bool             // the handler is no longer counted
 	closes   bool             // the connection ends after the response
 	file     *streamFile      // that is being sent; nil if there is none
 }
@@ -190,8 +191,12 @@ func (d *streamDeferral) Abort() {
 	d.settle()
 }
 
-// settle ends the count of the handler.
+// settle ends the count of the handler, once: a file that cannot be sent aborts the answer, and Finish follows.
 func (d *streamDeferral) settle() {
+	if d.settled {
+		return
+	}
+	d.settled = true
 	h := d.h
 	h.running--
 	if d.closes && !h.fc.Leaving() {

@@ -100,6 +100,7 @@ func (t streamWire) WriteEOF() error {
 	if s.over || !s.Sending() {
 		return nil
 	}
+	s.half = true
 	if s.over = true; s.at == len(s.pending) {
 		s.h.touch()
 		s.h.fc.SendData(&s.Stream, nil, true)
@@ -111,7 +112,7 @@ func (t streamWire) WriteEOF() error {
 // Close ends the stream after what was written.
 func (t streamWire) Close() error {
 	s := t.s
-	if !s.Closed() {
+	if s.half = false; !s.Closed() {
 		s.finish(nil, nil)
 		s.h.settle()
 	}

@@ -27,6 +27,7 @@ type h2Stream struct {
 	writer   func(error) // called when pending was sent
 	cause    error       // why the stream has ended early
 	over     bool        // the response is complete: its end follows pending
+	half     bool        // a tunnel that still receives: its end does not reset it
 	queued   bool        // in h2Conn.waiting
 	mark     uint32      // h2Conn.sent when the stream was found stalled
 
@@ -258,7 +259,7 @@ func (s *h2Stream) answered() {
 		fc.SendData(&s.Stream, nil, true)
 	}
 	s.bodyTimer.Cancel()
-	if !s.Closed() {
+	if !s.Closed() && !s.half {
 		fc.Reject(&s.Stream, http2.NoError)
 	}
 }

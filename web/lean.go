@@ -239,13 +239,13 @@ func (lc *LeanCtx) finish() {
 		lc.reset()
 		lc.status, lc.closes = http.StatusInternalServerError, true
 	}
-	st := lc.c.st
+	st, size := lc.c.st, len(lc.body)
 	if lc.s != nil {
 		lc.finishStream()
 	} else {
 		lc.finishLines()
 	}
-	lc.log()
+	lc.log(size)
 	if m := st.meter; m != nil {
 		m.Add(lc.status, st.l.Time()-st.l.Internal().TurnTime()) // since the request came, or before
 	}

@@ -172,10 +172,10 @@ func (lc *LeanCtx) note() {
 }
 
 // log adds a lean handler's answer to the access log.
-func (lc *LeanCtx) log() {
+func (lc *LeanCtx) log(size int) {
 	if r := lc.record; r != nil {
 		a := &lc.c.st.log
-		r.status, r.bytes, r.took = lc.status, int64(len(lc.body)), a.l.Time()-r.took
+		r.status, r.bytes, r.took = lc.status, int64(size), a.l.Time()-r.took
 		a.add(*r)
 		lc.record = nil
 	}
