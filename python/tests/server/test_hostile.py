@@ -18,7 +18,7 @@ def test_request_is_refused(serve, errors, case):
     async def app(scope, receive, send):
         called.append(scope)
 
-    server = serve(app, limit_header_size=4096, limit_body_size=100)
+    server = serve(app, http="1", limit_header_size=4096, limit_body_size=100)
     text = case["request"].replace("{repeat}", case.get("repeat", "") * case.get("times", 0))
     client = server.connect().send(text.encode("latin-1"))
     response = client.response()

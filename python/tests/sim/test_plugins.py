@@ -50,7 +50,7 @@ WITH_HYPOTHESIS = """
     import spindle.sim
 
     @hypothesis.settings(max_examples=20, deadline=None, database=None)
-    @hypothesis.given(words=strategies.lists(strategies.text(max_size=5), max_size=5))
+    @hypothesis.given(words=strategies.lists(strategies.text("wxyz", max_size=5), max_size=5))
     @spindle.sim.test(seeds=3)
     def test_words(world, words):
         async def program():
