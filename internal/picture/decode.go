@@ -153,7 +153,7 @@ func nextWebSocket(b []byte) (text string, size int) {
 	case length == 126 && len(b) >= 4:
 		head, length = 4, int(binary.BigEndian.Uint16(b[2:]))
 	case length == 127 && len(b) >= 10:
-		head, length = 10, int(binary.BigEndian.Uint64(b[2:]))
+		head, length = 10, int(min(binary.BigEndian.Uint64(b[2:]), 1<<30)) // no message is that large
 	case length > 125:
 		return "", 0
 	}

@@ -69,6 +69,7 @@ func TestProtocolsAreDecoded(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\x81\x7e\x01\x00abc"), []byte("\x88\x02\x03\xe8"))
+	f.Add([]byte("0"), []byte("0\x7f\xff0000000")) // a frame of more bytes than there are numbers
 	f.Add([]byte("\x00\x00\x01\x01\x05\x00\x00\x00\x01\x82"), []byte("*2\r\n$3\r\nGET"))
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		for _, first := range []string{"HTTP/1.1 101 x\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ""} {
