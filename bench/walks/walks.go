@@ -29,6 +29,9 @@ import (
 	"strings"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/nats"
+	"github.com/spindleloop/spindle/relay/nats/broker"
 	"github.com/spindleloop/spindle/stream"
 	"github.com/spindleloop/spindle/web"
 )
@@ -47,6 +50,7 @@ func main() {
 	}{
 		{"a byte to stream.Read", byteToRead},
 		{"a request to an inline handler and back", requestToHandler},
+		{"a call of a task over NATS and back", callOverNATS},
 	} {
 		var all []function
 		err := w.run(func(fn func() error) (err error) {
@@ -139,6 +143,52 @@ func requestToHandler(measure func(func() error) error) error {
 		}
 		return nil
 	}, measure)
+}
+
+// callOverNATS measures a task that calls a worker with a handler that may block.
+func callOverNATS(measure func(func() error) error) error {
+	b, err := broker.Start(broker.Options{})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	served, err := nats.Connect(context.Background(), b.URL(), nats.Options{})
+	if err != nil {
+		return err
+	}
+	defer served.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		echo := func(_ context.Context, r *relay.Request) ([]byte, error) { return r.Body, nil }
+		ended <- relay.NewWorker(served).Serve(ctx, "echo", echo, relay.ServeOptions{Ready: func() { close(ready) }})
+	}()
+	defer func() {
+		stop()
+		<-ended
+	}()
+	select {
+	case <-ready:
+	case err := <-ended:
+		ended <- err
+		return err
+	}
+	return spindle.Run(context.Background(), func(ctx context.Context) error {
+		bus, err := nats.Connect(ctx, b.URL(), nats.Options{})
+		if err != nil {
+			return err
+		}
+		defer bus.Close()
+		caller, err := relay.NewCaller(ctx, bus, relay.CallerOptions{})
+		if err != nil {
+			return err
+		}
+		defer caller.Close()
+		return many(func() error {
+			_, err := caller.Call(ctx, "echo", []byte("x"))
+			return err
+		}, measure)
+	})
 }
 
 // many calls fn a few times, and then rounds times in measure.
