@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/probe"
 )
@@ -43,13 +44,6 @@ func (h *handler) serveAction(w http.ResponseWriter, r *http.Request, act func(*
 
 var errNoAnswer = errors.New("the loop does not answer")
 
-// ActionAnswer is the answer to an action that succeeded.
-type ActionAnswer struct {
-	Version int    `json:"version"`
-	Done    string `json:"done"`            // what was done
-	Tasks   int    `json:"tasks,omitempty"` // how many tasks were cancelled
-}
-
 // acted answers an action. It has done nothing if done is "".
 func (h *handler) acted(w http.ResponseWriter, done string, tasks int, err error) {
 	switch {
@@ -58,7 +52,7 @@ func (h *handler) acted(w http.ResponseWriter, done string, tasks int, err error
 	case done == "":
 		fail(w, http.StatusNotFound, "there is no such object any more")
 	default:
-		respond(w, http.StatusOK, ActionAnswer{Version: Version, Done: done, Tasks: tasks})
+		respond(w, http.StatusOK, inspectapi.ActionAnswer{Version: inspectapi.Version, Done: done, Tasks: tasks})
 	}
 }
 

@@ -6,12 +6,14 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"time"
+
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 // header returns the header of an answer that was begun at a time of the inspector's
 // clock.
-func (h *handler) header(began time.Duration) Header {
-	return Header{Version: Version, TakenAt: wallTime(), TookNS: int64(now() - began), Process: Process{
+func (h *handler) header(began time.Duration) inspectapi.Header {
+	return inspectapi.Header{Version: inspectapi.Version, TakenAt: wallTime(), TookNS: int64(now() - began), Process: inspectapi.Process{
 		PID:           os.Getpid(),
 		Program:       filepath.Base(os.Args[0]),
 		GoVersion:     runtime.Version(),
@@ -37,7 +39,7 @@ func heapBytes() uint64 {
 func (h *handler) loops(*query) (any, error) {
 	began := now()
 	loops := readLoops()
-	return LoopsAnswer{Header: h.header(began), Loops: loops}, nil
+	return inspectapi.LoopsAnswer{Header: h.header(began), Loops: loops}, nil
 }
 
 func (h *handler) tasks(q *query) (any, error) {
@@ -45,19 +47,19 @@ func (h *handler) tasks(q *query) (any, error) {
 	f, loops := readForest(q.loop)
 	defer f.release()
 	tasks, paging := f.page(q)
-	return TasksAnswer{Header: h.header(began), Paging: paging, Loops: loops, Tasks: tasks}, nil
+	return inspectapi.TasksAnswer{Header: h.header(began), Paging: paging, Loops: loops, Tasks: tasks}, nil
 }
 
 func (h *handler) snapshot(q *query) (any, error) {
 	began := now()
 	a := SnapshotAnswer{Loops: readLoops()}
 	f, _ := readForest(q.loop)
-	var paging Paging
+	var paging inspectapi.Paging
 	a.Tasks, paging = f.page(q)
 	a.More = paging.Matched - len(a.Tasks)
 	rest := &query{loop: q.loop, limit: maxLimit}
 	a.Waits = f.graph().answer()
-	a.Sockets = []Socket{}
+	a.Sockets = []inspectapi.Socket{}
 	for _, s := range rest.sources() {
 		for _, row := range s.readSockets() {
 			if len(a.Sockets) < rest.limit {

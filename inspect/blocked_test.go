@@ -14,6 +14,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -81,18 +82,18 @@ func showsBlocked(t *testing.T, block func(), release func(), frame string) {
 	}
 }
 
-func askLoop(t *testing.T, client *http.Client, url, name string) inspect.Loop {
+func askLoop(t *testing.T, client *http.Client, url, name string) inspectapi.Loop {
 	t.Helper()
 	res, err := client.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	var a inspect.LoopsAnswer
+	var a inspectapi.LoopsAnswer
 	if err := json.NewDecoder(res.Body).Decode(&a); err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(a.Loops, func(l inspect.Loop) bool { return l.Name == name })
+	i := slices.IndexFunc(a.Loops, func(l inspectapi.Loop) bool { return l.Name == name })
 	if i < 0 {
 		t.Fatalf("no loop %s in %+v", name, a.Loops)
 	}
@@ -172,8 +173,8 @@ func TestBlockedTurnsAreRemembered(t *testing.T) {
 		}
 		_, err := spindle.Blocking(ctx, func() (struct{}, error) {
 			for {
-				a := get[inspect.BlockedAnswer](t, inspect.Options{}, "/api/v1/blocked?loop="+loopNamed(t, "remembers").ID)
-				i := slices.IndexFunc(a.Blocked, func(b inspect.Blocked) bool {
+				a := get[inspectapi.BlockedAnswer](t, inspect.Options{}, "/api/v1/blocked?loop="+loopNamed(t, "remembers").ID)
+				i := slices.IndexFunc(a.Blocked, func(b inspectapi.Blocked) bool {
 					return strings.HasPrefix(b.Task, "main (") && strings.Contains(b.Stack, "blockUntil")
 				})
 				if i < 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/probe"
 )
 
@@ -15,7 +16,7 @@ const maxCalls = 1000
 // calls describes the calls of package relay that wait. They belong to no loop.
 func (h *handler) calls(q *query) (any, error) {
 	began := now()
-	all, total := []Call{}, 0
+	all, total := []inspectapi.Call{}, 0
 	probe.EachCaller(func(id int, c probe.Caller) {
 		calls, waiting := c.ProbeCalls(maxCalls)
 		total += waiting
@@ -25,13 +26,13 @@ func (h *handler) calls(q *query) (any, error) {
 			}
 		}
 	})
-	slices.SortStableFunc(all, func(a, b Call) int { return cmp.Compare(b.AgeNS, a.AgeNS) })
+	slices.SortStableFunc(all, func(a, b inspectapi.Call) int { return cmp.Compare(b.AgeNS, a.AgeNS) })
 	page, paging := pageOf(q, all, total)
-	return CallsAnswer{Header: h.header(began), Paging: paging, Calls: page}, nil
+	return inspectapi.CallsAnswer{Header: h.header(began), Paging: paging, Calls: page}, nil
 }
 
-func newCall(caller int, c *probe.Call) Call {
-	one := Call{
+func newCall(caller int, c *probe.Call) inspectapi.Call {
+	one := inspectapi.Call{
 		ID: fmt.Sprintf("r%d.%d", caller, c.ID), Subject: c.Subject, AgeNS: int64(c.Age), DeadlineLeftNS: int64(c.Left),
 		Stream: c.Stream, Task: c.Task,
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 // forever waits until it is cancelled.
@@ -48,9 +48,9 @@ func family(t *testing.T, name string, look func()) {
 }
 
 // familyOf returns the tasks of family by name when all of them wait.
-func familyOf(t *testing.T, name string, names ...string) map[string]inspect.Task {
+func familyOf(t *testing.T, name string, names ...string) map[string]inspectapi.Task {
 	t.Helper()
-	byName := map[string]inspect.Task{}
+	byName := map[string]inspectapi.Task{}
 	until(func() bool {
 		clear(byName)
 		for _, task := range tasksOf(t, name, "").Tasks {
@@ -69,7 +69,7 @@ func familyOf(t *testing.T, name string, names ...string) map[string]inspect.Tas
 }
 
 // cancelled cancels, and returns the answer.
-func cancelled(t *testing.T, params string) (a inspect.ActionAnswer) {
+func cancelled(t *testing.T, params string) (a inspectapi.ActionAnswer) {
 	t.Helper()
 	status, body, _ := act("/api/v1/cancel?" + params)
 	if err := json.Unmarshal(body, &a); err != nil || status != http.StatusOK {

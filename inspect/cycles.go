@@ -5,12 +5,13 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/probe"
 )
 
 // detail describes a cycle.
-func (g *graph) detail(path []ref) CycleDetail {
-	d := CycleDetail{Text: g.text(path)}
+func (g *graph) detail(path []ref) inspectapi.CycleDetail {
+	d := inspectapi.CycleDetail{Text: g.text(path)}
 	for _, r := range path {
 		at := r.loop.find(r.id)
 		if r.object || at < 0 {

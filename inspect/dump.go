@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 	"unicode"
+
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 // Dump writes the task tree of every loop of the process to w, with the stack of a loop that
@@ -42,7 +44,7 @@ func Dump(w io.Writer) error {
 		}
 		for i := range tasks {
 			if tasks[i].Loop == l.ID {
-				tasks[i].dump(&b)
+				dumpTask(&b, &tasks[i])
 			}
 		}
 		b.WriteByte('\n')
@@ -59,8 +61,8 @@ func Dump(w io.Writer) error {
 	return err
 }
 
-// dump writes a line for a task.
-func (t *Task) dump(b *strings.Builder) {
+// dumpTask writes a line for a task.
+func dumpTask(b *strings.Builder, t *inspectapi.Task) {
 	fmt.Fprintf(b, "%s%s %s (%s): %s", strings.Repeat("  ", t.Depth+1), t.ID, printable(t.Name), t.Function, t.State)
 	if t.WaitsFor != "" {
 		fmt.Fprintf(b, " for %s (%v)", printable(t.WaitsFor), time.Duration(t.WaitsNS).Round(time.Millisecond))

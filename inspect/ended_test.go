@@ -7,6 +7,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 // spin keeps the loop busy for d.
@@ -18,7 +19,7 @@ func spin(ctx context.Context, d time.Duration) {
 
 // checkTime checks that the parts of a task's time are not negative and not more than the
 // whole.
-func checkTime(t *testing.T, name string, time *inspect.TaskTime) {
+func checkTime(t *testing.T, name string, time *inspectapi.TaskTime) {
 	t.Helper()
 	if time == nil {
 		t.Errorf("%s has no time", name)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/probe"
 )
 
@@ -28,10 +29,10 @@ var streams atomic.Int32
 var sharedLoops struct {
 	mu    sync.Mutex
 	at    time.Duration
-	loops []Loop
+	loops []inspectapi.Loop
 }
 
-func readSharedLoops() []Loop {
+func readSharedLoops() []inspectapi.Loop {
 	s := &sharedLoops
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +88,7 @@ func (s *eventStream) step() error {
 		answer, err := offLoop(s.r, func() (any, error) {
 			began := now()
 			loops := readSharedLoops()
-			return LoopsAnswer{Header: s.h.header(began), Loops: loops}, nil
+			return inspectapi.LoopsAnswer{Header: s.h.header(began), Loops: loops}, nil
 		})
 		if err == nil {
 			err = s.send("loops", answer)
@@ -140,7 +141,7 @@ func newestBlocked() (at time.Time) {
 }
 
 // nextBlocked returns the oldest blocked turn that was noticed after a time, or nil.
-func nextBlocked(after time.Time) *Blocked {
+func nextBlocked(after time.Time) *inspectapi.Blocked {
 	var next *probe.BlockedTurn
 	var of *source
 	for _, s := range (&query{}).sources() {

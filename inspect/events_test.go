@@ -13,6 +13,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -65,8 +66,8 @@ func TestEventsComeAtMostTenTimesASecond(t *testing.T) {
 	began := time.Time{}
 	for i := range last + 1 {
 		name, data := nextEvent(t, events)
-		var a inspect.LoopsAnswer
-		if err := json.Unmarshal([]byte(data), &a); name != "loops" || err != nil || a.Version != inspect.Version || len(a.Loops) == 0 {
+		var a inspectapi.LoopsAnswer
+		if err := json.Unmarshal([]byte(data), &a); name != "loops" || err != nil || a.Version != inspectapi.Version || len(a.Loops) == 0 {
 			t.Fatalf("event %s %s (%v)", name, data, err)
 		}
 		if i == 0 {
@@ -88,11 +89,11 @@ func TestBlockedTurnIsAnEvent(t *testing.T) {
 	defer end()
 	nextEvent(t, events)
 	o := spindle.Options{Loop: loop.Options{Name: "blocks", Watchdog: 20 * time.Millisecond, OnBlocked: func(loop.Blocked) {}}}
-	seen := make(chan inspect.Blocked, 1)
+	seen := make(chan inspectapi.Blocked, 1)
 	go func() {
 		for {
 			name, data := nextEvent(t, events)
-			var b inspect.Blocked
+			var b inspectapi.Blocked
 			if name == "blocked" && json.Unmarshal([]byte(data), &b) == nil && b.Name == "blocks" &&
 				strings.HasPrefix(b.Task, "main (") && strings.Contains(b.Stack, "blockUntil") {
 				seen <- b
@@ -139,7 +140,7 @@ func TestThousandSlowClientsAreBounded(t *testing.T) {
 			}
 		}
 		outside(func() {
-			var l inspect.Loop
+			var l inspectapi.Loop
 			until(func() bool {
 				l = loopNamed(t, "bystander")
 				return !l.Stale

@@ -52,7 +52,7 @@ func ask(url string) ([]inspect.Task, error) {
 	}
 	defer res.Body.Close()
 	defer http.DefaultClient.CloseIdleConnections()
-	var answer inspect.TasksAnswer
+	var answer struct{ Tasks []inspect.Task }
 	err = json.NewDecoder(res.Body).Decode(&answer)
 	return answer.Tasks, err
 }

@@ -6,6 +6,8 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
+
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 // forest is the tasks of some loops, in the order of loops and ids. It does not change once
@@ -44,10 +46,10 @@ var forests struct {
 // readForest takes snapshots of the tasks of all loops, or of one. Requests that see the
 // same snapshots share a forest. The caller calls release when it is done with it, if it
 // can.
-func readForest(loop string) (*forest, []TaskLoop) {
+func readForest(loop string) (*forest, []inspectapi.TaskLoop) {
 	all := (&query{loop: loop}).sources()
 	var snaps []*taskSnapshot
-	var loops []TaskLoop
+	var loops []inspectapi.TaskLoop
 	for _, s := range all {
 		snap, stale := s.readTasks()
 		snaps = append(snaps, snap)
@@ -98,8 +100,8 @@ func forgetForests() {
 const maxForests = 8
 
 // describeTasks describes how the tasks of a loop were read.
-func (s *source) describeTasks(snap *taskSnapshot, stale bool) TaskLoop {
-	info := TaskLoop{ID: s.id, Name: s.l.Internal().Name(), Stale: stale}
+func (s *source) describeTasks(snap *taskSnapshot, stale bool) inspectapi.TaskLoop {
+	info := inspectapi.TaskLoop{ID: s.id, Name: s.l.Internal().Name(), Stale: stale}
 	if snap != nil {
 		info.AgeNS, info.Slices = int64(now()-snap.at), snap.slices
 		info.SlicesNS, info.LongNS = int64(snap.held), int64(snap.long)
@@ -154,15 +156,15 @@ func (l *loopTasks) find(id uint64) int {
 }
 
 // page returns the tasks that a query asks for.
-func (f *forest) page(q *query) ([]Task, Paging) {
+func (f *forest) page(q *query) ([]inspectapi.Task, inspectapi.Paging) {
 	rows := f.ordered(q)
 	at, end := q.window(len(rows))
-	return f.tasks(rows[at:end]), Paging{Total: len(f.entries), Matched: len(rows), Offset: at, Limit: q.limit}
+	return f.tasks(rows[at:end]), inspectapi.Paging{Total: len(f.entries), Matched: len(rows), Offset: at, Limit: q.limit}
 }
 
 // tasks makes the Tasks of entries.
-func (f *forest) tasks(rows []int32) []Task {
-	tasks := make([]Task, 0, len(rows))
+func (f *forest) tasks(rows []int32) []inspectapi.Task {
+	tasks := make([]inspectapi.Task, 0, len(rows))
 	for _, i := range rows {
 		e := &f.entries[i]
 		t := e.row.task(e.loop.id, e.loop.snap)

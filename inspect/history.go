@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/spindleloop/spindle/internal/goid"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/probe"
 )
 
@@ -12,12 +13,12 @@ func (h *handler) ended(q *query) (any, error) {
 	began := now()
 	all, total := readEnded(q)
 	page, paging := pageOf(q, all, total)
-	return EndedAnswer{Header: h.header(began), Paging: paging, Tasks: page}, nil
+	return inspectapi.EndedAnswer{Header: h.header(began), Paging: paging, Tasks: page}, nil
 }
 
 // readEnded returns the ended tasks that match, the newest first, and the number of all.
-func readEnded(q *query) (all []EndedTask, total int) {
-	all = []EndedTask{}
+func readEnded(q *query) (all []inspectapi.EndedTask, total int) {
+	all = []inspectapi.EndedTask{}
 	for _, s := range q.sources() {
 		snap, _ := s.readTasks()
 		if snap == nil {
@@ -28,20 +29,20 @@ func readEnded(q *query) (all []EndedTask, total int) {
 			total++
 			one := snap.endedTask(s.id, i)
 			one.AgoNS += int64(now() - snap.at)
-			if q.text == "" || q.found(one.texts()...) {
+			if q.text == "" || q.found(one.Texts()...) {
 				all = append(all, one)
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b EndedTask) int { return cmp.Compare(a.AgoNS, b.AgoNS) })
+	slices.SortStableFunc(all, func(a, b inspectapi.EndedTask) int { return cmp.Compare(a.AgoNS, b.AgoNS) })
 	return all, total
 }
 
 // endedTask makes the EndedTask of the i-th task that has ended, as of the snapshot.
-func (snap *taskSnapshot) endedTask(loop string, i int) EndedTask {
+func (snap *taskSnapshot) endedTask(loop string, i int) inspectapi.EndedTask {
 	e := &snap.ended[i]
 	f := functionAt(e.Code)
-	one := EndedTask{
+	one := inspectapi.EndedTask{
 		ID: taskID(loop, e.ID), Loop: loop, Parent: taskID(loop, e.Parent),
 		Name: cmp.Or(e.Name, f.name, "task"), Function: cmp.Or(f.place, f.name),
 		Outcome: e.Outcome, Error: e.Error,
@@ -58,12 +59,12 @@ func (h *handler) blocked(q *query) (any, error) {
 	began := now()
 	all, total := readBlocked(q)
 	page, paging := pageOf(q, all, total)
-	return BlockedAnswer{Header: h.header(began), Paging: paging, Blocked: page}, nil
+	return inspectapi.BlockedAnswer{Header: h.header(began), Paging: paging, Blocked: page}, nil
 }
 
 // describeBlocked describes a turn that took too long.
-func (s *source) describeBlocked(b *probe.BlockedTurn) Blocked {
-	one := Blocked{
+func (s *source) describeBlocked(b *probe.BlockedTurn) inspectapi.Blocked {
+	one := inspectapi.Blocked{
 		Loop: s.id, Name: s.l.Internal().Name(), At: b.At, ForNS: int64(b.For), Ended: b.Ended, Starved: b.Starved,
 		Task: b.Task, Line: cmp.Or(b.Line, goid.Line(b.Stack)), Stack: string(b.Stack),
 	}
@@ -75,18 +76,18 @@ func (s *source) describeBlocked(b *probe.BlockedTurn) Blocked {
 
 // readBlocked returns the turns that took too long and match, the newest first, and the
 // number of all.
-func readBlocked(q *query) (all []Blocked, total int) {
-	all = []Blocked{}
+func readBlocked(q *query) (all []inspectapi.Blocked, total int) {
+	all = []inspectapi.Blocked{}
 	for _, s := range q.sources() {
 		turns, _ := s.l.Internal().BlockedTurns()
 		for i := range turns {
 			total++
 			one := s.describeBlocked(&turns[i])
-			if q.text == "" || q.found(one.texts()...) {
+			if q.text == "" || q.found(one.Texts()...) {
 				all = append(all, one)
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Blocked) int { return b.At.Compare(a.At) })
+	slices.SortStableFunc(all, func(a, b inspectapi.Blocked) int { return b.At.Compare(a.At) })
 	return all, total
 }

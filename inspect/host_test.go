@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
@@ -100,9 +101,9 @@ func TestTasksOfAHost(t *testing.T) {
 	}()
 	defer inspect.Detach()
 	defer func() { close(stop); <-ended }()
-	var tasks []inspect.Task
+	var tasks []inspectapi.Task
 	until(func() bool {
-		a := get[inspect.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+loopNamed(t, t.Name()).ID)
+		a := get[inspectapi.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+loopNamed(t, t.Name()).ID)
 		tasks = a.Tasks
 		return len(tasks) > 0
 	})

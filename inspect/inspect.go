@@ -28,7 +28,7 @@
 //	/api/v1/messages   what the hosts of a simulated world sent to each other
 //	/metrics           for Prometheus
 //
-// The types of this package are the schema; docs/design/023-inspect.md explains each field.
+// docs/design/023-inspect.md explains each field.
 //
 // # What it costs
 //
@@ -52,6 +52,7 @@ import (
 	"strings"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 // Options configure a handler. The zero value is the safest.
@@ -213,5 +214,5 @@ func respond(w http.ResponseWriter, status int, answer any) {
 
 // fail answers that a request failed.
 func fail(w http.ResponseWriter, status int, why string) {
-	respond(w, status, ErrorAnswer{Version: Version, Error: "inspect: " + why})
+	respond(w, status, inspectapi.ErrorAnswer{Version: inspectapi.Version, Error: "inspect: " + why})
 }

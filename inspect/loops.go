@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/goid"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -25,7 +26,7 @@ type vitals struct {
 	clock       time.Duration // the same on the loop's
 	answer      time.Duration // how long the loop took to answer
 	stats       loop.Stats
-	lanes       Lanes
+	lanes       inspectapi.Lanes
 	connections int
 	in, out     uint64 // bytes of connections
 	phases      *probe.Phases
@@ -36,7 +37,7 @@ type vitals struct {
 // read reads the vitals. It runs on the loop.
 func (v *vitals) read(s *source) {
 	v.stats, v.clock = s.l.Stats(), s.l.Time()
-	v.lanes = Lanes{
+	v.lanes = inspectapi.Lanes{
 		High:   s.l.Internal().ReadyIn(loop.High),
 		Normal: s.l.Internal().ReadyIn(loop.Normal),
 		Low:    s.l.Internal().ReadyIn(loop.Low),
@@ -84,7 +85,7 @@ func (s *source) refresh(expired <-chan time.Time) {
 }
 
 // readLoops describes all loops.
-func readLoops() []Loop {
+func readLoops() []inspectapi.Loop {
 	all := openSources()
 	expired, stop := after(answerWait)
 	defer stop()
@@ -102,7 +103,7 @@ func readLoops() []Loop {
 	}
 	timeUp()
 	<-answered
-	loops := make([]Loop, 0, len(all))
+	loops := make([]inspectapi.Loop, 0, len(all))
 	for _, s := range all {
 		loops = append(loops, s.describe())
 	}
@@ -111,9 +112,9 @@ func readLoops() []Loop {
 
 // describe describes the loop with what it has answered last and what can be read without
 // it.
-func (s *source) describe() (d Loop) {
-	defer d.correct()
-	d = Loop{ID: s.id, Name: s.l.Internal().Name(), Backend: s.l.Backend()}
+func (s *source) describe() (d inspectapi.Loop) {
+	defer correct(&d)
+	d = inspectapi.Loop{ID: s.id, Name: s.l.Internal().Name(), Backend: s.l.Backend()}
 	_, d.Inspector = servers.Load(s.l)
 	s.describeState(&d)
 	d.Inbox, d.FDs = s.l.Internal().InboxLen(), s.l.Internal().Watched()
@@ -149,7 +150,7 @@ func (s *source) describe() (d Loop) {
 
 // correct makes the figures that the loop answered last agree with its present state. The
 // percentiles are the bounds of buckets, which the longest lag may not reach.
-func (d *Loop) correct() {
+func correct(d *inspectapi.Loop) {
 	switch d.State {
 	case "blocked":
 		d.TurnRate, d.CallbackRate = 0, 0
@@ -179,7 +180,7 @@ func percentile(lags, before *probe.Lags, share float64) int64 {
 
 // share returns the shares of phases in the time since before. It returns nil if nothing was
 // measured.
-func share(v, before *vitals) *Phases {
+func share(v, before *vitals) *inspectapi.Phases {
 	if v.phases == nil {
 		return nil
 	}
@@ -191,7 +192,7 @@ func share(v, before *vitals) *Phases {
 	if elapsed <= 0 {
 		return nil
 	}
-	shares := &Phases{Wait: min(max(float64(p.Wait)/float64(elapsed), 0), 1)}
+	shares := &inspectapi.Phases{Wait: min(max(float64(p.Wait)/float64(elapsed), 0), 1)}
 	busy := 1 - shares.Wait
 	measured := float64(p.Inbox + p.Timers + p.Ready + p.Events)
 	if measured <= 0 {
@@ -206,7 +207,7 @@ func share(v, before *vitals) *Phases {
 func total(st loop.Stats) uint64 { return st.Callbacks + st.Events + st.TimersFired }
 
 // describeState describes what the loop is doing, without asking it.
-func (s *source) describeState(d *Loop) {
+func (s *source) describeState(d *inspectapi.Loop) {
 	pulse, polled := s.l.Internal().Pulse(), s.l.Internal().LastPoll()
 	d.Polls = uint64(pulse / 2)
 	d.StateForNS = int64(max(s.l.Time()-polled, 0))
@@ -229,7 +230,7 @@ func (s *source) describeState(d *Loop) {
 }
 
 // describeHost describes what the host of the loop is doing.
-func (s *source) describeHost(d *Loop, h probe.HostState) {
+func (s *source) describeHost(d *inspectapi.Loop, h probe.HostState) {
 	switch {
 	case h.Idle:
 		d.State, d.StateForNS = "idle", 0

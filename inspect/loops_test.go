@@ -13,6 +13,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -88,7 +89,7 @@ func TestLagIsThatOfTheLastInterval(t *testing.T) {
 			}
 			spin(ctx, late)
 			outside(func() {
-				var l inspect.Loop
+				var l inspectapi.Loop
 				until(func() bool {
 					l = loopNamed(t, "late")
 					return l.MaxLagNS >= int64(late/2) && l.LagNS == 0
@@ -103,10 +104,10 @@ func TestLagIsThatOfTheLastInterval(t *testing.T) {
 }
 
 // loopNamed returns the loop with a name.
-func loopNamed(t testing.TB, name string) inspect.Loop {
+func loopNamed(t testing.TB, name string) inspectapi.Loop {
 	t.Helper()
-	loops := get[inspect.LoopsAnswer](t, inspect.Options{}, "/api/v1/loops").Loops
-	i := slices.IndexFunc(loops, func(l inspect.Loop) bool { return l.Name == name })
+	loops := get[inspectapi.LoopsAnswer](t, inspect.Options{}, "/api/v1/loops").Loops
+	i := slices.IndexFunc(loops, func(l inspectapi.Loop) bool { return l.Name == name })
 	if i < 0 {
 		t.Fatalf("no loop %q among %v", name, loops)
 	}
@@ -116,7 +117,7 @@ func loopNamed(t testing.TB, name string) inspect.Loop {
 func TestLoopsAreFoundByName(t *testing.T) {
 	run(t, "found", func(_ context.Context, outside func(func())) error {
 		outside(func() {
-			var l inspect.Loop
+			var l inspectapi.Loop
 			until(func() bool {
 				l = loopNamed(t, "found")
 				return !l.Stale
@@ -127,7 +128,7 @@ func TestLoopsAreFoundByName(t *testing.T) {
 		})
 		return nil
 	})
-	for _, l := range get[inspect.LoopsAnswer](t, inspect.Options{}, "/api/v1/loops").Loops {
+	for _, l := range get[inspectapi.LoopsAnswer](t, inspect.Options{}, "/api/v1/loops").Loops {
 		if l.Name == "found" {
 			t.Errorf("a closed loop is listed: %+v", l)
 		}
@@ -150,12 +151,12 @@ func TestPoolsAreShown(t *testing.T) {
 				}
 			}
 			outside(func() {
-				want := []inspect.Pool{
-					{Name: `db "1"`, Workers: inspect.Workers{Limit: 2, Busy: 2, Queued: 3}},
-					{Name: "same", Workers: inspect.Workers{Limit: 7, Busy: 7, Queued: 3}},
-					{Name: "unnamed", Workers: inspect.Workers{Limit: 1, Busy: 1, Queued: 4}},
+				want := []inspectapi.Pool{
+					{Name: `db "1"`, Workers: inspectapi.Workers{Limit: 2, Busy: 2, Queued: 3}},
+					{Name: "same", Workers: inspectapi.Workers{Limit: 7, Busy: 7, Queued: 3}},
+					{Name: "unnamed", Workers: inspectapi.Workers{Limit: 1, Busy: 1, Queued: 4}},
 				}
-				var got []inspect.Pool
+				var got []inspectapi.Pool
 				until(func() bool { got = loopNamed(t, "pools").Pools; return slices.Equal(got, want) })
 				if !slices.Equal(got, want) {
 					t.Errorf("the pools are %+v, want %+v", got, want)

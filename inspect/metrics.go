@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -34,7 +35,7 @@ func (h *handler) serveMetrics(w http.ResponseWriter, r *http.Request) {
 
 // loopMetrics is what the metrics of a loop are made of.
 type loopMetrics struct {
-	Loop
+	inspectapi.Loop
 	v          vitals
 	blocked    uint64
 	websockets int
@@ -120,10 +121,10 @@ func (w *metricWriter) write() {
 	w.each("spindle_workers_busy", gauge, "Worker goroutines that exist.", func(m *loopMetrics) float64 { return float64(m.Workers.Busy) })
 	w.each("spindle_workers_queued", gauge, "Jobs that no worker has begun.", func(m *loopMetrics) float64 { return float64(m.Workers.Queued) })
 	w.each("spindle_jobs_total", counter, "Jobs of workers that were delivered.", func(m *loopMetrics) float64 { return float64(m.Workers.Done) })
-	w.pools("spindle_pool_limit", gauge, "The most calls of Blocking that run in a pool.", func(p *Pool) float64 { return float64(p.Limit) })
-	w.pools("spindle_pool_busy", gauge, "Worker goroutines of a pool that exist.", func(p *Pool) float64 { return float64(p.Busy) })
-	w.pools("spindle_pool_queued", gauge, "Calls of Blocking that wait for a worker of their pool.", func(p *Pool) float64 { return float64(p.Queued) })
-	w.pools("spindle_pool_jobs_total", counter, "Calls of Blocking in a pool that were delivered.", func(p *Pool) float64 { return float64(p.Done) })
+	w.pools("spindle_pool_limit", gauge, "The most calls of Blocking that run in a pool.", func(p *inspectapi.Pool) float64 { return float64(p.Limit) })
+	w.pools("spindle_pool_busy", gauge, "Worker goroutines of a pool that exist.", func(p *inspectapi.Pool) float64 { return float64(p.Busy) })
+	w.pools("spindle_pool_queued", gauge, "Calls of Blocking that wait for a worker of their pool.", func(p *inspectapi.Pool) float64 { return float64(p.Queued) })
+	w.pools("spindle_pool_jobs_total", counter, "Calls of Blocking in a pool that were delivered.", func(p *inspectapi.Pool) float64 { return float64(p.Done) })
 	w.labelled("spindle_tasks", gauge, "Tasks by state.", "state", map[string]func(*loopMetrics) float64{
 		"fresh":   func(m *loopMetrics) float64 { return float64(m.Tasks.Fresh) },
 		"ready":   func(m *loopMetrics) float64 { return float64(m.Tasks.Ready) },
@@ -167,7 +168,7 @@ func (w *metricWriter) labelled(name, kind, help, label string, get map[string]f
 }
 
 // pools writes a metric with a sample for each loop and pool that it has used.
-func (w *metricWriter) pools(name, kind, help string, get func(*Pool) float64) {
+func (w *metricWriter) pools(name, kind, help string, get func(*inspectapi.Pool) float64) {
 	w.head(name, kind, help)
 	for i := range w.loops {
 		for _, p := range w.loops[i].Pools {

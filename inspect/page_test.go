@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 // TestOwnSocketsAreLeftOut asks an inspector for sockets: those that it answers on are not the
@@ -18,7 +19,7 @@ func TestOwnSocketsAreLeftOut(t *testing.T) {
 	}
 	defer s.Close()
 	has := func(path string) bool {
-		for _, socket := range get[inspect.SocketsAnswer](t, inspect.Options{}, path).Sockets {
+		for _, socket := range get[inspectapi.SocketsAnswer](t, inspect.Options{}, path).Sockets {
 			if socket.Local == s.Addr().String() {
 				return true
 			}
@@ -26,7 +27,7 @@ func TestOwnSocketsAreLeftOut(t *testing.T) {
 		return false
 	}
 	own := ""
-	for _, l := range get[inspect.LoopsAnswer](t, inspect.Options{}, "/api/v1/loops").Loops {
+	for _, l := range get[inspectapi.LoopsAnswer](t, inspect.Options{}, "/api/v1/loops").Loops {
 		if l.Inspector {
 			own = l.ID
 		}

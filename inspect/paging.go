@@ -1,5 +1,7 @@
 package inspect
 
+import "github.com/spindleloop/spindle/internal/inspectapi"
+
 // sources returns the loops that a query asks for. The inspector's own ones are not part of
 // the program: they must be named.
 func (q *query) sources() (all []*source) {
@@ -12,7 +14,7 @@ func (q *query) sources() (all []*source) {
 }
 
 // pageOf returns the page of rows that a query asks for.
-func pageOf[T any](q *query, rows []T, total int) ([]T, Paging) {
+func pageOf[T any](q *query, rows []T, total int) ([]T, inspectapi.Paging) {
 	at, end := q.window(len(rows))
-	return rows[at:end], Paging{Total: total, Matched: len(rows), Offset: at, Limit: q.limit}
+	return rows[at:end], inspectapi.Paging{Total: total, Matched: len(rows), Offset: at, Limit: q.limit}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/probe"
 )
 
@@ -16,14 +17,14 @@ func TestSharesOfPhases(t *testing.T) {
 		name       string
 		now, then  *probe.Phases
 		at, before time.Duration
-		want       *Phases
+		want       *inspectapi.Phases
 	}{
 		{"not attached", nil, nil, s, 0, nil},
-		{"since it was attached", &probe.Phases{Began: s, Wait: 900 * ms, Events: ms}, nil, 2 * s, 0, &Phases{Wait: .9, Events: .1}},
-		{"no turn was measured", &probe.Phases{Wait: 3 * s}, &probe.Phases{Wait: 2 * s}, 5 * s, 3 * s, &Phases{Wait: .5, Ready: .5}},
-		{"attached again", &probe.Phases{Began: 4 * s, Wait: s}, &probe.Phases{Wait: 2 * s}, 5 * s, 3 * s, &Phases{Wait: 1}},
+		{"since it was attached", &probe.Phases{Began: s, Wait: 900 * ms, Events: ms}, nil, 2 * s, 0, &inspectapi.Phases{Wait: .9, Events: .1}},
+		{"no turn was measured", &probe.Phases{Wait: 3 * s}, &probe.Phases{Wait: 2 * s}, 5 * s, 3 * s, &inspectapi.Phases{Wait: .5, Ready: .5}},
+		{"attached again", &probe.Phases{Began: 4 * s, Wait: s}, &probe.Phases{Wait: 2 * s}, 5 * s, 3 * s, &inspectapi.Phases{Wait: 1}},
 		{"since the time before", &probe.Phases{Inbox: 2 * ms, Timers: 3 * ms, Ready: 3 * ms, Events: 4 * ms}, &probe.Phases{Inbox: ms, Timers: ms}, 2 * s, s,
-			&Phases{Inbox: .1, Timers: .2, Ready: .3, Events: .4}},
+			&inspectapi.Phases{Inbox: .1, Timers: .2, Ready: .3, Events: .4}},
 		{"no time has passed", &probe.Phases{}, nil, 0, 0, nil},
 	} {
 		got := share(&vitals{clock: c.at, phases: c.now}, &vitals{clock: c.before, phases: c.then})

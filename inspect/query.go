@@ -84,20 +84,6 @@ func number(v url.Values, name string, unset, most int) (int, error) {
 	return n, nil
 }
 
-// The texts of a row in which the text of a query is looked for.
-
-func (s *Socket) texts() []string {
-	return []string{s.ID, s.Kind, s.Network, s.Local, s.Peer, s.Protocol, s.State}
-}
-func (r *Request) texts() []string {
-	return []string{r.Method, r.Path, r.Peer, r.Phase, r.Socket, r.Task}
-}
-func (o *SyncObject) texts() []string { return []string{o.ID, o.Kind} }
-func (t *EndedTask) texts() []string {
-	return []string{t.ID, t.Name, t.Function, t.Outcome, t.Error}
-}
-func (b *Blocked) texts() []string { return []string{b.Name, b.Task, b.Line, b.Stack} }
-
 // window returns the range of a page among n rows.
 func (q *query) window(n int) (at, end int) {
 	at = min(q.offset, n)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -64,25 +65,25 @@ func ofRecording[T any](t *testing.T, h http.Handler, path string) (answer T, st
 // TestRecordingAnswersAsOfATime checks that each path of the API has the state of the time at=.
 func TestRecordingAnswersAsOfATime(t *testing.T) {
 	h := inspect.Handler(inspect.Options{Recording: recordedWorld(t)})
-	history, _ := ofRecording[inspect.HistoryAnswer](t, h, "history")
+	history, _ := ofRecording[inspectapi.HistoryAnswer](t, h, "history")
 	if n := len(history.Moments); n != 61 && n != 62 || len(history.Moments[0].Loops) != 2 {
 		t.Errorf("%d moments, the first one %+v", n, history.Moments[0])
 	}
 	for at, sockets := range map[string]int{"0": 1, "19000000000": 1, "25500000000": 3} {
-		a, _ := ofRecording[inspect.SocketsAnswer](t, h, "sockets?at="+at)
+		a, _ := ofRecording[inspectapi.SocketsAnswer](t, h, "sockets?at="+at)
 		if a.Total != sockets {
 			t.Errorf("at %s ns there are %d sockets, want %d: %+v", at, a.Total, sockets, a.Sockets)
 		}
 	}
-	peers, _ := ofRecording[inspect.SocketsAnswer](t, h, "sockets?at=30000000000&q=stream&loop=1")
+	peers, _ := ofRecording[inspectapi.SocketsAnswer](t, h, "sockets?at=30000000000&q=stream&loop=1")
 	if peers.Total != 2 || peers.Matched != 1 || peers.Sockets[0].AgeNS == nil || time.Duration(*peers.Sockets[0].AgeNS) != 9*time.Second {
 		t.Errorf("the server's connection after ten seconds: %+v", peers)
 	}
-	tasks, _ := ofRecording[inspect.TasksAnswer](t, h, "tasks?sort=tree&at=30000000000&loop=1")
+	tasks, _ := ofRecording[inspectapi.TasksAnswer](t, h, "tasks?sort=tree&at=30000000000&loop=1")
 	if tasks.Total != 2 || tasks.Tasks[1].Depth != 1 || tasks.Tasks[1].WaitsFor == "" {
 		t.Errorf("the server's tasks: %+v", tasks.Tasks)
 	}
-	loops, _ := ofRecording[inspect.LoopsAnswer](t, h, "loops")
+	loops, _ := ofRecording[inspectapi.LoopsAnswer](t, h, "loops")
 	if got := loops.TakenAt.Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)); got < time.Minute || got > time.Minute+time.Second {
 		t.Errorf("without at= the answer is of %v, not of the end", got)
 	}
@@ -133,7 +134,7 @@ func TestTasksOfSeveralLoopsAreSortedByAge(t *testing.T) {
 		"-age": {"task 0", "task 1", "task 2", "task 3", "task 4", "task 5"},
 	} {
 		var got []string
-		a, _ := ofRecording[inspect.TasksAnswer](t, h, "tasks?at=30000000000&q=task+&sort="+sort)
+		a, _ := ofRecording[inspectapi.TasksAnswer](t, h, "tasks?at=30000000000&q=task+&sort="+sort)
 		for _, task := range a.Tasks {
 			got = append(got, task.Name)
 		}

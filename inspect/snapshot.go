@@ -6,7 +6,29 @@ import (
 	"slices"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/probe"
+)
+
+// SnapshotAnswer is everything at one moment, and the answer of /api/v1/snapshot.
+// docs/design/023-inspect.md explains the fields of its parts.
+type SnapshotAnswer struct {
+	inspectapi.Header
+	Loops    []inspectapi.Loop       `json:"loops"`
+	Tasks    []inspectapi.Task       `json:"tasks"`
+	More     int                     `json:"more_tasks"` // left out
+	Waits    inspectapi.WaitsAnswer  `json:"waits"`
+	Sockets  []inspectapi.Socket     `json:"sockets"`
+	Requests []inspectapi.Request    `json:"requests"`
+	Objects  []inspectapi.SyncObject `json:"objects"`
+	Ended    []inspectapi.EndedTask  `json:"ended"`
+	Blocked  []inspectapi.Blocked    `json:"blocked"`
+}
+
+// Loop describes a loop, and Task a task, as in the API.
+type (
+	Loop = inspectapi.Loop
+	Task = inspectapi.Task
 )
 
 // Snapshot returns everything about the loop that ctx belongs to, as it is now, with the
@@ -56,8 +78,8 @@ type capture struct {
 // headers.
 func assemble(all []capture) *SnapshotAnswer {
 	a := &SnapshotAnswer{
-		Header: Header{Version: Version},
-		Loops:  []Loop{}, Sockets: []Socket{}, Requests: []Request{}, Ended: []EndedTask{}, Blocked: []Blocked{},
+		Header: inspectapi.Header{Version: inspectapi.Version},
+		Loops:  []inspectapi.Loop{}, Sockets: []inspectapi.Socket{}, Requests: []inspectapi.Request{}, Ended: []inspectapi.EndedTask{}, Blocked: []inspectapi.Blocked{},
 	}
 	var sources []*source
 	var snaps []*taskSnapshot
@@ -72,7 +94,7 @@ func assemble(all []capture) *SnapshotAnswer {
 	for _, c := range all {
 		c.describe(a)
 	}
-	slices.SortStableFunc(a.Ended, func(x, y EndedTask) int { return cmp.Compare(x.AgoNS, y.AgoNS) })
+	slices.SortStableFunc(a.Ended, func(x, y inspectapi.EndedTask) int { return cmp.Compare(x.AgoNS, y.AgoNS) })
 	return a
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 // A snapshot of many tasks is complete, and taken in slices between which the loop runs.
@@ -35,7 +36,7 @@ func TestSnapshotOfManyTasksIsTakenInSlices(t *testing.T) {
 				})
 			}
 			outside(func() {
-				var a inspect.TasksAnswer
+				var a inspectapi.TasksAnswer
 				for a.Total == 0 { // the loop may be too busy with starting them to answer in time
 					a = tasksOf(t, "crowded", "q=mover")
 				}
@@ -61,11 +62,11 @@ func TestEndedTasksShowTheirOutcome(t *testing.T) {
 	run(t, "ended", func(ctx context.Context, outside func(func())) error {
 		// Accounting begins a little after the first request, and with it the record.
 		id := ""
-		var ended inspect.EndedAnswer
+		var ended inspectapi.EndedAnswer
 		for ended.Total == 0 {
 			outside(func() {
 				id = loopNamed(t, "ended").ID
-				ended = get[inspect.EndedAnswer](t, inspect.Options{}, "/api/v1/ended?loop="+id)
+				ended = get[inspectapi.EndedAnswer](t, inspect.Options{}, "/api/v1/ended?loop="+id)
 			})
 			err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				n.OnFailure(func(error) {})
@@ -80,7 +81,7 @@ func TestEndedTasksShowTheirOutcome(t *testing.T) {
 		for i := 0; i < 2; { // a snapshot with both
 			i = 0
 			outside(func() {
-				ended = get[inspect.EndedAnswer](t, inspect.Options{}, "/api/v1/ended?loop="+id)
+				ended = get[inspectapi.EndedAnswer](t, inspect.Options{}, "/api/v1/ended?loop="+id)
 			})
 			for _, e := range ended.Tasks {
 				switch e.Name {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/atclose"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/internal/sock"
@@ -237,9 +238,9 @@ func (s *source) typeOf(row *probe.Socket) kernel.Type {
 }
 
 // socket makes the Socket of a row.
-func (r *socketRow) socket(loop string) Socket {
+func (r *socketRow) socket(loop string) inspectapi.Socket {
 	age := int64(now() - r.ends.seen)
-	s := Socket{
+	s := inspectapi.Socket{
 		ID: socketID(loop, r.Token), Loop: loop, FD: r.FD, Kind: r.Kind,
 		Network: r.ends.network, Local: r.ends.local, Peer: r.ends.peer,
 		Protocol: r.Protocol, TLS: r.TLS, State: r.State, AgeNS: &age,
@@ -255,16 +256,16 @@ func (r *socketRow) socket(loop string) Socket {
 func socketID(loop string, tok uint64) string { return loop + ".f" + strconv.FormatUint(tok, 16) }
 
 // streams makes the Streams of a row of an HTTP/2 connection.
-func (r *socketRow) streams() *Streams {
+func (r *socketRow) streams() *inspectapi.Streams {
 	p := r.Socket.Streams
 	if p == nil {
 		return nil
 	}
-	all := &Streams{SendWindow: p.SendWindow, ReceiveWindow: p.ReceiveWindow, All: []Stream{}}
+	all := &inspectapi.Streams{SendWindow: p.SendWindow, ReceiveWindow: p.ReceiveWindow, All: []inspectapi.Stream{}}
 	for i := range p.All {
 		s := &p.All[i]
 		path, _, _ := strings.Cut(s.Request.Target, "?")
-		all.All = append(all.All, Stream{
+		all.All = append(all.All, inspectapi.Stream{
 			ID: s.ID, Method: s.Request.Method, Path: path, Phase: s.Request.Phase,
 			SendWindow: s.SendWindow, ReceiveWindow: s.ReceiveWindow,
 			Queued: s.Queued, Unread: s.Unread, Urgency: s.Urgency,
@@ -289,9 +290,9 @@ func (r *socketRow) eachRequest(fn func(stream uint32, q *probe.Request)) {
 }
 
 // request makes a Request of a row.
-func (r *socketRow) request(s *source, tasks map[uintptr]string, stream uint32, from *probe.Request) Request {
+func (r *socketRow) request(s *source, tasks map[uintptr]string, stream uint32, from *probe.Request) inspectapi.Request {
 	path, _, _ := strings.Cut(from.Target, "?")
-	q := Request{
+	q := inspectapi.Request{
 		Loop: s.id, Socket: socketID(s.id, r.Token), Stream: stream, Method: from.Method, Path: path,
 		Peer: from.Peer, Phase: from.Phase, Runs: "worker",
 		Status: from.Status, Written: from.Written,
@@ -308,38 +309,38 @@ func (r *socketRow) request(s *source, tasks map[uintptr]string, stream uint32, 
 
 func (h *handler) sockets(q *query) (any, error) {
 	began := now()
-	all := []Socket{}
+	all := []inspectapi.Socket{}
 	total := 0
 	for _, s := range q.sources() {
 		for _, row := range s.readSockets() {
 			total++
-			if one := row.socket(s.id); q.text == "" || q.found(one.texts()...) {
+			if one := row.socket(s.id); q.text == "" || q.found(one.Texts()...) {
 				all = append(all, one)
 			}
 		}
 	}
 	page, paging := pageOf(q, all, total)
-	return SocketsAnswer{Header: h.header(began), Paging: paging, Sockets: page}, nil
+	return inspectapi.SocketsAnswer{Header: h.header(began), Paging: paging, Sockets: page}, nil
 }
 
 func (h *handler) requests(q *query) (any, error) {
 	began := now()
 	all, total := readRequests(q)
 	page, paging := pageOf(q, all, total)
-	return RequestsAnswer{Header: h.header(began), Paging: paging, Requests: page}, nil
+	return inspectapi.RequestsAnswer{Header: h.header(began), Paging: paging, Requests: page}, nil
 }
 
 // readRequests returns the requests that match, oldest connection first, and the number of
 // all.
-func readRequests(q *query) (all []Request, total int) {
-	all = []Request{}
+func readRequests(q *query) (all []inspectapi.Request, total int) {
+	all = []inspectapi.Request{}
 	for _, s := range q.sources() {
 		rows := s.readSockets()
 		tasks := s.tasksByScope(rows)
 		for i := range rows {
 			rows[i].eachRequest(func(stream uint32, from *probe.Request) {
 				total++
-				if one := rows[i].request(s, tasks, stream, from); q.text == "" || q.found(one.texts()...) {
+				if one := rows[i].request(s, tasks, stream, from); q.text == "" || q.found(one.Texts()...) {
 					all = append(all, one)
 				}
 			})

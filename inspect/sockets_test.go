@@ -14,6 +14,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/stream"
 	"github.com/spindleloop/spindle/transport"
 	"github.com/spindleloop/spindle/web"
@@ -61,9 +62,9 @@ func TestRequestsUnderWayAreShown(t *testing.T) {
 			}
 			return bytes.Contains(body, []byte("/slow"))
 		})
-		var a inspect.RequestsAnswer
+		var a inspectapi.RequestsAnswer
 		until(func() bool {
-			a = get[inspect.RequestsAnswer](t, inspect.Options{}, "/api/v1/requests?loop="+id)
+			a = get[inspectapi.RequestsAnswer](t, inspect.Options{}, "/api/v1/requests?loop="+id)
 			return len(a.Requests) == 1 && a.Requests[0].Task != ""
 		})
 		if len(a.Requests) != 1 {
@@ -73,20 +74,20 @@ func TestRequestsUnderWayAreShown(t *testing.T) {
 		if r.Method != "GET" || r.Path != "/slow" || r.Runs != "inline" || r.Phase != "handling" || r.Peer != c.LocalAddr().String() || r.Task == "" {
 			t.Errorf("the request is %+v", r)
 		}
-		var tasks []inspect.Task
+		var tasks []inspectapi.Task
 		until(func() bool {
-			tasks = get[inspect.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+id).Tasks
+			tasks = get[inspectapi.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+id).Tasks
 			return hasTask(tasks, "GET /slow") && taskNamed(t, tasks, "GET /slow").WaitsFor == "Sleep"
 		})
 		if task := taskNamed(t, tasks, "GET /slow"); task.ID != r.Task || !task.Service || task.WaitsFor != "Sleep" {
 			t.Errorf("its task is %+v", task)
 		}
-		sockets := get[inspect.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+id).Sockets
-		i := slices.IndexFunc(sockets, func(s inspect.Socket) bool { return s.ID == r.Socket })
+		sockets := get[inspectapi.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+id).Sockets
+		i := slices.IndexFunc(sockets, func(s inspectapi.Socket) bool { return s.ID == r.Socket })
 		if i < 0 || sockets[i].Peer != c.LocalAddr().String() || sockets[i].Protocol != "http" || *sockets[i].InBytes == 0 || sockets[i].HighWater == 0 {
 			t.Errorf("the sockets are %+v", sockets)
 		}
-		if !slices.ContainsFunc(sockets, func(s inspect.Socket) bool { return s.Kind == "listener" && s.Local == addr }) {
+		if !slices.ContainsFunc(sockets, func(s inspectapi.Socket) bool { return s.Kind == "listener" && s.Local == addr }) {
 			t.Errorf("no listener in %+v", sockets)
 		}
 	})
@@ -114,9 +115,9 @@ func TestStreamsAreShownAndClosed(t *testing.T) {
 				defer c.Close()
 				fmt.Fprint(c, "x")
 				_, _ = c.Read(make([]byte, 1)) // the connection is accepted
-				var sockets []inspect.Socket
+				var sockets []inspectapi.Socket
 				until(func() bool {
-					sockets = get[inspect.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+loopNamed(t, "streams").ID+"&q="+c.LocalAddr().String()).Sockets
+					sockets = get[inspectapi.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+loopNamed(t, "streams").ID+"&q="+c.LocalAddr().String()).Sockets
 					return len(sockets) == 1
 				})
 				if len(sockets) != 1 || sockets[0].Kind != "stream" || sockets[0].Network != "tcp" || sockets[0].State != "open" {
@@ -163,9 +164,9 @@ func TestUnsentBytesAreThoseOfAWriterThatWaits(t *testing.T) {
 						return
 					}
 					defer c.Close()
-					var sockets []inspect.Socket
+					var sockets []inspectapi.Socket
 					until(func() bool {
-						sockets = get[inspect.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+loopNamed(t, "writer").ID+"&q="+c.LocalAddr().String()).Sockets
+						sockets = get[inspectapi.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+loopNamed(t, "writer").ID+"&q="+c.LocalAddr().String()).Sockets
 						return len(sockets) == 1 && sockets[0].WritePaused
 					})
 					if len(sockets) != 1 || sockets[0].UnsentBytes <= size/2 || sockets[0].UnsentBytes >= size {
@@ -190,7 +191,7 @@ func TestScopesAreCancelled(t *testing.T) {
 				})
 			})
 			outside(func() {
-				var tasks []inspect.Task
+				var tasks []inspectapi.Task
 				until(func() bool {
 					tasks = tasksOf(t, "cancels", "").Tasks
 					return hasTask(tasks, "victim") && taskNamed(t, tasks, "victim").WaitsFor == "Sleep"
@@ -292,7 +293,7 @@ func TestHTTP2StreamsAreShown(t *testing.T) {
 			defer slow.Body.Close()
 			id := loopNamed(t, "http2").ID
 			until(func() bool {
-				for _, s := range get[inspect.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+id).Sockets {
+				for _, s := range get[inspectapi.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+id).Sockets {
 					if s.Protocol != "h2" || s.Streams == nil {
 						continue
 					}
@@ -305,7 +306,7 @@ func TestHTTP2StreamsAreShown(t *testing.T) {
 				return false
 			})
 			until(func() bool {
-				requests := get[inspect.RequestsAnswer](t, inspect.Options{}, "/api/v1/requests?loop="+id).Requests
+				requests := get[inspectapi.RequestsAnswer](t, inspect.Options{}, "/api/v1/requests?loop="+id).Requests
 				return len(requests) == 1 && requests[0].Path == "/slow" && requests[0].Stream == 1 && requests[0].Runs == "inline" && requests[0].Task != ""
 			})
 		})

@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/spindleloop/spindle/internal/goid"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 // maxGoroutines is up to how many goroutines a dump of all stacks is taken without force: it
@@ -39,7 +40,7 @@ func (h *handler) stackOf(q *query) (any, error) {
 			}
 			stack = goid.StackOf(goid.NumberOf(g))
 		}
-		return StackAnswer{Header: h.header(began), Task: q.task, At: goid.Line(stack), Stack: string(stack)}, nil
+		return inspectapi.StackAnswer{Header: h.header(began), Task: q.task, At: goid.Line(stack), Stack: string(stack)}, nil
 	}
 	return nil, errNoTask
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/atclose"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/probe"
 )
 
@@ -57,7 +58,7 @@ type taskSnapshot struct {
 	slices int
 	held   time.Duration // in all
 	long   time.Duration // the longest
-	counts TaskCounts
+	counts inspectapi.TaskCounts
 	tasks  probe.Tasks // nil if the loop has none
 
 	users atomic.Int32 // the rows are used again when there are none
@@ -186,11 +187,11 @@ func (r *taskReader) forget() {
 }
 
 // counts returns the number of tasks in the latest snapshot.
-func (r *taskReader) counts() TaskCounts {
+func (r *taskReader) counts() inspectapi.TaskCounts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.last == nil {
-		return TaskCounts{}
+		return inspectapi.TaskCounts{}
 	}
 	return r.last.counts
 }

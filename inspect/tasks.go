@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/probe"
 )
 
@@ -21,9 +22,9 @@ func (r *row) name() string {
 }
 
 // task makes the Task of a row.
-func (r *row) task(loop string, snap *taskSnapshot) Task {
+func (r *row) task(loop string, snap *taskSnapshot) inspectapi.Task {
 	f := functionAt(r.Code)
-	t := Task{
+	t := inspectapi.Task{
 		ID:           taskID(loop, r.ID),
 		Loop:         loop,
 		Parent:       taskID(loop, r.Parent),
@@ -61,8 +62,8 @@ func (r *row) waited(snap *taskSnapshot) int64 {
 	return int64(max(snap.clock-r.WaitsSince, 0))
 }
 
-func timeOf(a *probe.Account, snap *taskSnapshot) *TaskTime {
-	return &TaskTime{
+func timeOf(a *probe.Account, snap *taskSnapshot) *inspectapi.TaskTime {
+	return &inspectapi.TaskTime{
 		AgeNS:     int64(snap.clock - a.Began),
 		Whole:     a.Whole,
 		BusyNS:    int64(a.Busy),
@@ -99,7 +100,7 @@ func (e *entry) number(by string) int64 {
 // attached.
 const youngest, oldest = math.MinInt64, math.MaxInt64
 
-// age returns the age of the task as orders compare it: less what has passed since the
+// ageOf returns the age of a task as orders compare it: less what has passed since the
 // inspector's clock began, because the snapshots of loops are not of the same moment.
 func (e *entry) age() int64 {
 	snap := e.loop.snap

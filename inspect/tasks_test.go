@@ -13,21 +13,22 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 // tasksOf returns the tasks of the loop with a name.
-func tasksOf(t testing.TB, name, query string) inspect.TasksAnswer {
+func tasksOf(t testing.TB, name, query string) inspectapi.TasksAnswer {
 	t.Helper()
-	return get[inspect.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+loopNamed(t, name).ID+"&"+query)
+	return get[inspectapi.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+loopNamed(t, name).ID+"&"+query)
 }
 
-func hasTask(tasks []inspect.Task, name string) bool {
-	return slices.ContainsFunc(tasks, func(task inspect.Task) bool { return task.Name == name })
+func hasTask(tasks []inspectapi.Task, name string) bool {
+	return slices.ContainsFunc(tasks, func(task inspectapi.Task) bool { return task.Name == name })
 }
 
-func taskNamed(t testing.TB, tasks []inspect.Task, name string) inspect.Task {
+func taskNamed(t testing.TB, tasks []inspectapi.Task, name string) inspectapi.Task {
 	t.Helper()
-	i := slices.IndexFunc(tasks, func(task inspect.Task) bool { return task.Name == name })
+	i := slices.IndexFunc(tasks, func(task inspectapi.Task) bool { return task.Name == name })
 	if i < 0 {
 		t.Fatalf("no task %q among %+v", name, tasks)
 	}
@@ -44,7 +45,7 @@ func TestTasksShowTreeStateAndDeadline(t *testing.T) {
 				return err
 			})
 			outside(func() {
-				var tasks []inspect.Task
+				var tasks []inspectapi.Task
 				until(func() bool {
 					tasks = tasksOf(t, "tree", "sort=tree").Tasks
 					return hasTask(tasks, "child") && taskNamed(t, tasks, "child").WaitsFor == "Sleep"
@@ -78,7 +79,7 @@ func TestTasksAreFilteredSortedAndPaged(t *testing.T) {
 				})
 			}
 			outside(func() {
-				var a inspect.TasksAnswer
+				var a inspectapi.TasksAnswer
 				until(func() bool {
 					a = tasksOf(t, "many", "q=Worker-9&sort=-name&offset=10&limit=5")
 					return a.Total == 1001
@@ -142,7 +143,7 @@ func TestTaskShowsWhereItWasStarted(t *testing.T) {
 				name := fmt.Sprintf("child %d", i)
 				n.GoWith(spindle.TaskOptions{Name: name}, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })
 				outside(func() {
-					var a inspect.TasksAnswer
+					var a inspectapi.TasksAnswer
 					until(func() bool {
 						a = tasksOf(t, "started", "q="+url.QueryEscape(name))
 						return hasTask(a.Tasks, name)
@@ -169,13 +170,13 @@ func TestTaskShowsItsStack(t *testing.T) {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.GoWith(spindle.TaskOptions{Name: "sleeper"}, sleepsUntilCancelled)
 			outside(func() {
-				var a inspect.TasksAnswer
+				var a inspectapi.TasksAnswer
 				until(func() bool {
 					a = tasksOf(t, "stacks", "q=sleeper")
 					return hasTask(a.Tasks, "sleeper") && taskNamed(t, a.Tasks, "sleeper").State == "waiting"
 				})
 				id := taskNamed(t, a.Tasks, "sleeper").ID
-				s := get[inspect.StackAnswer](t, inspect.Options{}, "/api/v1/stack?force=1&task="+id)
+				s := get[inspectapi.StackAnswer](t, inspect.Options{}, "/api/v1/stack?force=1&task="+id)
 				if s.Task != id || !strings.Contains(s.Stack, "sleepsUntilCancelled") || !strings.Contains(s.At, "tasks_test.go:") {
 					t.Errorf("the stack of %s at %s:\n%s", s.Task, s.At, s.Stack)
 				}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/probe"
 )
 
@@ -136,12 +137,12 @@ func (tt *taskTree) following(at int32, inside bool) int32 {
 // recordedForest is the tasks of a recorded snapshot.
 type recordedForest struct {
 	taskTree
-	tasks []Task
+	tasks []inspectapi.Task
 }
 
 // newRecordedForest makes a forest. It keeps the tasks.
-func newRecordedForest(tasks []Task) *recordedForest {
-	slices.SortFunc(tasks, func(a, b Task) int { return compareIDs(a.ID, b.ID) })
+func newRecordedForest(tasks []inspectapi.Task) *recordedForest {
+	slices.SortFunc(tasks, func(a, b inspectapi.Task) int { return compareIDs(a.ID, b.ID) })
 	f := &recordedForest{newTaskTree(len(tasks)), tasks}
 	byID := make(map[string]int, len(tasks))
 	for i := range tasks {
@@ -163,14 +164,14 @@ func compareIDs(a, b string) int {
 }
 
 // page returns the tasks that a query asks for.
-func (f *recordedForest) page(q *query) ([]Task, Paging) {
+func (f *recordedForest) page(q *query) ([]inspectapi.Task, inspectapi.Paging) {
 	rows := f.ordered(q, f)
 	at, end := q.window(len(rows))
-	page := make([]Task, 0, end-at)
+	page := make([]inspectapi.Task, 0, end-at)
 	for _, i := range rows[at:end] {
 		page = append(page, f.tasks[i])
 	}
-	return page, Paging{Total: len(f.tasks), Matched: len(rows), Offset: at, Limit: q.limit}
+	return page, inspectapi.Paging{Total: len(f.tasks), Matched: len(rows), Offset: at, Limit: q.limit}
 }
 
 func (f *recordedForest) matches(q *query, i int) bool {
@@ -187,8 +188,8 @@ func (f *recordedForest) matches(q *query, i int) bool {
 	return false
 }
 
-// age returns the age of the task as orders compare it; see entry.age.
-func (t *Task) age() int64 {
+// ageOf returns the age of a task as orders compare it; see entry.age.
+func ageOf(t *inspectapi.Task) int64 {
 	switch {
 	case t.State == stateNames[probe.Fresh]:
 		return youngest
@@ -206,7 +207,7 @@ func (f *recordedForest) numberOf(i int32, by string) int64 {
 	case by == "waits":
 		return t.WaitsNS
 	case by == "age":
-		return t.age()
+		return ageOf(t)
 	case t.Time == nil:
 		return -1
 	}

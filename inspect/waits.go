@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/probe"
 )
 
@@ -160,15 +161,15 @@ const maxEdges = 5000
 // objects.
 type graph struct {
 	f       *forest
-	nodes   map[ref]*WaitNode
-	edges   []WaitEdge
-	objects map[ref]*SyncObject
+	nodes   map[ref]*inspectapi.WaitNode
+	edges   []inspectapi.WaitEdge
+	objects map[ref]*inspectapi.SyncObject
 	numbers map[*loopTasks]*numbering // until the graph is made
 }
 
 // newGraph makes the graph of a forest.
 func newGraph(f *forest) *graph {
-	g := &graph{f: f, nodes: map[ref]*WaitNode{}, objects: map[ref]*SyncObject{}, numbers: map[*loopTasks]*numbering{}}
+	g := &graph{f: f, nodes: map[ref]*inspectapi.WaitNode{}, objects: map[ref]*inspectapi.SyncObject{}, numbers: map[*loopTasks]*numbering{}}
 	defer g.numbered()
 	f.eachEdge(true, func(from, to ref, e *entry) {
 		switch {
@@ -184,11 +185,11 @@ func newGraph(f *forest) *graph {
 }
 
 // node returns the node of a task or an object that is known.
-func (g *graph) node(r ref) *WaitNode {
+func (g *graph) node(r ref) *inspectapi.WaitNode {
 	n := g.nodes[r]
 	if n == nil {
 		id := taskID(r.loop.id, r.id)
-		n = &WaitNode{ID: id, Kind: "task", Name: "task " + id, Cycle: g.f.cycles.of[r] != nil}
+		n = &inspectapi.WaitNode{ID: id, Kind: "task", Name: "task " + id, Cycle: g.f.cycles.of[r] != nil}
 		if at := r.loop.find(r.id); at >= 0 {
 			n.Name = g.f.entries[at].name()
 		}
@@ -198,14 +199,14 @@ func (g *graph) node(r ref) *WaitNode {
 }
 
 // object returns the object that a task waits for.
-func (g *graph) object(r ref, e *entry) *SyncObject {
+func (g *graph) object(r ref, e *entry) *inspectapi.SyncObject {
 	o := g.objects[r]
 	if o == nil {
 		kind := e.row.object.Kind
 		if e.byLot() {
 			kind, _, _ = strings.Cut(e.WaitsFor, ".")
 		}
-		o = &SyncObject{
+		o = &inspectapi.SyncObject{
 			ID: objectID(r.loop.id, 'o', uintptr(r.id)), Loop: r.loop.id, Kind: kind, Name: kind + " " + g.number(r),
 			Waiters: []string{}, WaiterNames: []string{},
 		}
@@ -217,7 +218,7 @@ func (g *graph) object(r ref, e *entry) *SyncObject {
 			}
 		}
 		g.objects[r] = o
-		g.nodes[r] = &WaitNode{ID: o.ID, Kind: kind, Name: o.Name, Cycle: g.f.cycles.of[r] != nil}
+		g.nodes[r] = &inspectapi.WaitNode{ID: o.ID, Kind: kind, Name: o.Name, Cycle: g.f.cycles.of[r] != nil}
 	}
 	return o
 }
@@ -226,7 +227,7 @@ func (g *graph) object(r ref, e *entry) *SyncObject {
 // how many have their names.
 const maxWaiters, namedWaiters = 100, 10
 
-func (g *graph) wait(o *SyncObject, task ref, waited int64) {
+func (g *graph) wait(o *inspectapi.SyncObject, task ref, waited int64) {
 	o.Waiting++
 	o.LongNS = max(o.LongNS, waited)
 	if len(o.Waiters) < maxWaiters {
@@ -237,7 +238,7 @@ func (g *graph) wait(o *SyncObject, task ref, waited int64) {
 	}
 }
 
-func (g *graph) hold(o *SyncObject, object, task ref) {
+func (g *graph) hold(o *inspectapi.SyncObject, object, task ref) {
 	if id := g.node(task).ID; !slices.Contains(o.Holders, id) {
 		o.Holders, o.HolderNames = append(o.Holders, id), append(o.HolderNames, g.node(task).Name)
 		g.edge(object, task, "held by", 0)
@@ -246,7 +247,7 @@ func (g *graph) hold(o *SyncObject, object, task ref) {
 
 func (g *graph) edge(from, to ref, what string, waited int64) {
 	in := g.f.cycles.of[from]
-	g.edges = append(g.edges, WaitEdge{From: g.node(from).ID, To: g.node(to).ID, What: what, ForNS: waited,
+	g.edges = append(g.edges, inspectapi.WaitEdge{From: g.node(from).ID, To: g.node(to).ID, What: what, ForNS: waited,
 		Cycle: in != nil && in == g.f.cycles.of[to]})
 }
 
@@ -261,8 +262,8 @@ func (h *handler) waits(q *query) (any, error) {
 
 // answer returns the graph with at most maxEdges edges, those of cycles first, and their
 // nodes.
-func (g *graph) answer() WaitsAnswer {
-	a := WaitsAnswer{Nodes: []WaitNode{}, Edges: []WaitEdge{}, Cycles: [][]string{}, CycleDetails: []CycleDetail{}}
+func (g *graph) answer() inspectapi.WaitsAnswer {
+	a := inspectapi.WaitsAnswer{Nodes: []inspectapi.WaitNode{}, Edges: []inspectapi.WaitEdge{}, Cycles: [][]string{}, CycleDetails: []inspectapi.CycleDetail{}}
 	for _, path := range g.f.cycles.paths {
 		var ids []string
 		for _, r := range path {
@@ -272,7 +273,7 @@ func (g *graph) answer() WaitsAnswer {
 		a.CycleDetails = append(a.CycleDetails, g.detail(path))
 	}
 	edges := slices.Clone(g.edges)
-	slices.SortStableFunc(edges, func(x, y WaitEdge) int {
+	slices.SortStableFunc(edges, func(x, y inspectapi.WaitEdge) int {
 		switch {
 		case x.Cycle == y.Cycle:
 			return cmp.Compare(y.ForNS, x.ForNS)
@@ -283,7 +284,7 @@ func (g *graph) answer() WaitsAnswer {
 	})
 	a.Edges = append(a.Edges, edges[:min(len(edges), maxEdges)]...)
 	a.More = len(edges) - len(a.Edges)
-	byID := make(map[string]*WaitNode, len(g.nodes))
+	byID := make(map[string]*inspectapi.WaitNode, len(g.nodes))
 	for _, n := range g.nodes {
 		byID[n.ID] = n
 	}
@@ -304,19 +305,19 @@ func (h *handler) sync(q *query) (any, error) {
 	defer f.release()
 	all, total := f.graph().sorted(q)
 	page, paging := pageOf(q, all, total)
-	return SyncAnswer{Header: h.header(began), Paging: paging, Objects: page}, nil
+	return inspectapi.SyncAnswer{Header: h.header(began), Paging: paging, Objects: page}, nil
 }
 
 // sorted returns the objects that match, that with the longest wait first, and the number
 // of all.
-func (g *graph) sorted(q *query) (all []SyncObject, total int) {
-	all = []SyncObject{}
+func (g *graph) sorted(q *query) (all []inspectapi.SyncObject, total int) {
+	all = []inspectapi.SyncObject{}
 	for _, o := range g.objects {
-		if q.text == "" || q.found(o.texts()...) {
+		if q.text == "" || q.found(o.Texts()...) {
 			all = append(all, *o)
 		}
 	}
-	slices.SortFunc(all, func(a, b SyncObject) int {
+	slices.SortFunc(all, func(a, b inspectapi.SyncObject) int {
 		return cmp.Or(cmp.Compare(b.LongNS, a.LongNS), cmp.Compare(a.ID, b.ID))
 	})
 	return all, len(g.objects)

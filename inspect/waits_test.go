@@ -9,6 +9,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 // Two tasks lock two mutexes in opposite orders. The guide shows this program.
@@ -102,9 +103,9 @@ func TestReadersOfRWMutexAreThoseThatHoldIt(t *testing.T) {
 			n.GoWith(named("writer"), mu.Lock)
 			holders := func(want ...string) {
 				outside(func() {
-					var objects []inspect.SyncObject
+					var objects []inspectapi.SyncObject
 					until(func() bool {
-						objects = get[inspect.SyncAnswer](t, inspect.Options{}, "/api/v1/sync?loop="+loopNamed(t, "readers").ID).Objects
+						objects = get[inspectapi.SyncAnswer](t, inspect.Options{}, "/api/v1/sync?loop="+loopNamed(t, "readers").ID).Objects
 						return len(objects) == 1 && slices.Equal(objects[0].HolderNames, want)
 					})
 					if len(objects) != 1 || !slices.Equal(objects[0].HolderNames, want) || objects[0].Capacity != nil {
@@ -143,9 +144,9 @@ func TestCycleIsToldInWords(t *testing.T) {
 				return err
 			})
 			outside(func() {
-				var a inspect.WaitsAnswer
+				var a inspectapi.WaitsAnswer
 				until(func() bool {
-					a = get[inspect.WaitsAnswer](t, inspect.Options{}, "/api/v1/waits?loop="+loopNamed(t, "words").ID)
+					a = get[inspectapi.WaitsAnswer](t, inspect.Options{}, "/api/v1/waits?loop="+loopNamed(t, "words").ID)
 					return len(a.Cycles) == 1
 				})
 				const want = "there waits for Mutex 1, held by back, which waits for Mutex 2, held by there"
@@ -172,10 +173,10 @@ func TestObjectsKeepTheirNames(t *testing.T) {
 			n.GoWith(spindle.TaskOptions{Name: "sender"}, func(ctx context.Context) error { return tx.Send(ctx, 1) })
 			n.GoWith(spindle.TaskOptions{Name: "getter"}, func(ctx context.Context) error { _, err := queue.Get(ctx); return err })
 			outside(func() {
-				byKind := map[string]inspect.SyncObject{}
+				byKind := map[string]inspectapi.SyncObject{}
 				for range 3 {
 					until(func() bool {
-						for _, o := range get[inspect.SyncAnswer](t, inspect.Options{}, "/api/v1/sync?loop="+loopNamed(t, "names").ID).Objects {
+						for _, o := range get[inspectapi.SyncAnswer](t, inspect.Options{}, "/api/v1/sync?loop="+loopNamed(t, "names").ID).Objects {
 							if known, ok := byKind[o.Kind]; ok && known.Name != o.Name {
 								t.Errorf("%s becomes %s", known.Name, o.Name)
 							}
@@ -210,9 +211,9 @@ func deadlocks(t *testing.T, name string, start func(context.Context, *spindle.N
 			start(ctx, n)
 			outside(func() {
 				id := loopNamed(t, name).ID
-				var a inspect.WaitsAnswer
+				var a inspectapi.WaitsAnswer
 				for len(a.Cycles) == 0 { // the tasks need some turns
-					a = get[inspect.WaitsAnswer](t, inspect.Options{}, "/api/v1/waits?loop="+id)
+					a = get[inspectapi.WaitsAnswer](t, inspect.Options{}, "/api/v1/waits?loop="+id)
 				}
 				inCycle := []string{}
 				for _, n := range a.Nodes {
@@ -228,9 +229,9 @@ func deadlocks(t *testing.T, name string, start func(context.Context, *spindle.N
 				if !slices.Equal(inCycle, names) || len(a.Cycles) != 1 || len(a.Cycles[0]) != len(names) {
 					t.Errorf("the cycles are %v, their nodes %q, among edges %+v", a.Cycles, inCycle, a.Edges)
 				}
-				var tasks []inspect.Task
+				var tasks []inspectapi.Task
 				until(func() bool {
-					tasks = get[inspect.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+id).Tasks
+					tasks = get[inspectapi.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+id).Tasks
 					return hasTask(tasks, names[len(names)-1])
 				})
 				if task := taskNamed(t, tasks, names[len(names)-1]); !task.Cycle {
@@ -267,9 +268,9 @@ func TestSynchronizationObjectsShowTheirWaiters(t *testing.T) {
 				})
 			}
 			outside(func() {
-				var a inspect.SyncAnswer
+				var a inspectapi.SyncAnswer
 				until(func() bool {
-					a = get[inspect.SyncAnswer](t, inspect.Options{}, "/api/v1/sync?loop="+loopNamed(t, "objects").ID)
+					a = get[inspectapi.SyncAnswer](t, inspect.Options{}, "/api/v1/sync?loop="+loopNamed(t, "objects").ID)
 					all := 0
 					for _, o := range a.Objects {
 						all += o.Waiting
@@ -277,7 +278,7 @@ func TestSynchronizationObjectsShowTheirWaiters(t *testing.T) {
 					return all == 9
 				})
 				for _, kind := range []string{"Semaphore", "Queue", "Limiter"} {
-					i := slices.IndexFunc(a.Objects, func(o inspect.SyncObject) bool { return o.Kind == kind })
+					i := slices.IndexFunc(a.Objects, func(o inspectapi.SyncObject) bool { return o.Kind == kind })
 					if i < 0 || a.Objects[i].Waiting != 3 || len(a.Objects[i].Waiters) != 3 {
 						t.Errorf("no %s with three waiters in %+v", kind, a.Objects)
 						continue

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/relay"
 )
 
 // callsShown returns the calls that an inspector shows, with those of a subject only.
-func callsShown(t *testing.T, subject string) (a inspect.CallsAnswer) {
+func callsShown(t *testing.T, subject string) (a inspectapi.CallsAnswer) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest("GET", "http://localhost/api/v1/calls?q="+subject, nil)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/simkernel"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -58,9 +59,9 @@ func (w *World) Recording() *inspect.Recording {
 }
 
 // messages returns the trace for a recording.
-func (w *World) messages() (all []inspect.Message) {
+func (w *World) messages() (all []inspectapi.Message) {
 	for i, e := range w.Trace() {
-		all = append(all, inspect.Message{
+		all = append(all, inspectapi.Message{
 			Number: i + 1, AtNS: int64(e.At), SentNS: int64(e.Sent), Kind: e.Kind, From: e.From, To: e.To,
 			SizeBytes: e.Size, Text: cmp.Or(e.Text, e.Note), Note: e.Note,
 		})

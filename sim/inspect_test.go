@@ -12,6 +12,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/internal/simsamples"
 	"github.com/spindleloop/spindle/sim"
@@ -65,7 +66,7 @@ func TestInspectAtAVirtualTime(t *testing.T) {
 		at     time.Duration
 		waited time.Duration
 	}{{early, 2500 * time.Millisecond, 500 * time.Millisecond}, {late, 7 * time.Second, 0}, {inside, 4 * time.Second, time.Second}} {
-		if got := c.a.TakenAt.Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)); got != c.at || c.a.Version != inspect.Version {
+		if got := c.a.TakenAt.Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)); got != c.at || c.a.Version != inspectapi.Version {
 			t.Errorf("a snapshot for %v is of %v, version %d", c.at, got, c.a.Version)
 		}
 		if len(c.a.Loops) != 2 || c.a.Loops[0].Name != "a" || c.a.Loops[1].Name != "b" || c.a.Loops[0].State != "waiting" || c.a.Loops[0].Backend != "sim" {

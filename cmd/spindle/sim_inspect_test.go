@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 var recordedURL = regexp.MustCompile(`virtual times, until interrupted: (http://\S+)`)
@@ -55,12 +55,12 @@ func TestSimInspectServesTheRunThatFails(t *testing.T) {
 	if page := get("", nil); !strings.Contains(page, "<html lang=\"en\" data-recorded>") {
 		t.Error("the page does not know that it shows a recording")
 	}
-	var history inspect.HistoryAnswer
+	var history inspectapi.HistoryAnswer
 	get("api/v1/history", &history)
 	if len(history.Moments) < 10 || !strings.HasPrefix(history.Title, "counter, seed ") {
 		t.Fatalf("%q has %d moments", history.Title, len(history.Moments))
 	}
-	var tasks inspect.TasksAnswer
+	var tasks inspectapi.TasksAnswer
 	get("api/v1/tasks?q=counter.go&at=100000000", &tasks)
 	if tasks.Matched == 0 || len(tasks.Loops) < 2 {
 		t.Errorf("at 100 ms %d tasks, on %d loops", tasks.Matched, len(tasks.Loops))

@@ -35,6 +35,7 @@ var library = map[string]bool{
 	"internal/goid":        true,
 	"internal/http1":       true,
 	"internal/http2":       true,
+	"internal/inspectapi":  true,
 	"internal/intask":      true,
 	"internal/kernel":      true,
 	"internal/atclose":     true,

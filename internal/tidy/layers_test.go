@@ -23,7 +23,8 @@ var mayImport = map[string][]string{
 	"internal/perloop":               {"loop"},
 	"internal/goid":                  {},
 	"internal/probe":                 {},
-	"inspect":                        {".", "internal/atclose", "internal/goid", "internal/kernel", "internal/probe", "internal/sock", "loop", "web"},
+	"internal/inspectapi":            {},
+	"inspect":                        {".", "internal/atclose", "internal/goid", "internal/inspectapi", "internal/kernel", "internal/probe", "internal/sock", "loop", "web"},
 	"internal/http1":                 {},
 	"internal/http2":                 {"golang.org/x/net/http2/hpack"},
 	"ws/internal/deflate":            {},
@@ -52,7 +53,7 @@ var mayImport = map[string][]string{
 	"internal/simkernel":             {"internal/goid", "internal/kernel"},
 	"internal/simguest":              {"internal/kernel", "internal/simkernel"},
 	"internal/picture":               {"internal/simkernel"},
-	"sim":                            {".", "inspect", "internal/goid", "internal/kernel", "internal/perloop", "internal/picture", "internal/simguest", "internal/simkernel", "loop"},
+	"sim":                            {".", "inspect", "internal/goid", "internal/inspectapi", "internal/kernel", "internal/perloop", "internal/picture", "internal/simguest", "internal/simkernel", "loop"},
 	"loop":                           {"internal/atclose", "internal/goid", "internal/kernel", "internal/probe", "internal/wheel", "internal/workers"},
 	"internal/onloop":                {"internal/atclose", "internal/workers", "loop"},
 	"internal/sock":                  {"internal/atclose", "internal/kernel", "internal/onloop", "internal/perloop", "internal/probe", "internal/workers", "loop"},
@@ -81,7 +82,7 @@ var mayImport = map[string][]string{
 	"cmd/spindle/relaydemo":          {"internal/relaybench", "relay", "relay/gateway", "web"},
 	"cmd/spindle/numbers":            {},
 	"cmd/spindle/project":            {},
-	"cmd/spindle/top":                {"cmd/spindle/numbers", "inspect", "golang.org/x/sys/unix"},
+	"cmd/spindle/top":                {"cmd/spindle/numbers", "internal/inspectapi", "golang.org/x/sys/unix"},
 	"cmd/spindle/demo":               {".", "inspect", "loop", "web", "ws"},
 
 	// What users write, and so nothing that is internal to the module.

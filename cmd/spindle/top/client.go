@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 // Client asks an inspector.
@@ -62,7 +62,7 @@ func Dial(ctx context.Context, addr, token string) (*Client, error) {
 // moveOn asks for the loops. If the program has an inspector on a loop of its own, and that
 // can be reached, moveOn makes it the base: it answers while all other loops are blocked.
 func (c *Client) moveOn(ctx context.Context) error {
-	var a inspect.LoopsAnswer
+	var a inspectapi.LoopsAnswer
 	if err := c.Get(ctx, "loops", nil, &a); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (c *Client) moveOn(ctx context.Context) error {
 		return nil
 	}
 	there := &Client{base: &url.URL{Scheme: "http", Host: to, Path: "/"}, http: c.http}
-	var b inspect.LoopsAnswer
+	var b inspectapi.LoopsAnswer
 	if there.Get(ctx, "loops", nil, &b) == nil && b.Process.PID == a.Process.PID {
 		c.base = there.base
 	}
@@ -158,7 +158,7 @@ func (c *Client) Raw(ctx context.Context, name string, params url.Values) ([]byt
 		return nil, err
 	}
 	if res.StatusCode != http.StatusOK {
-		var answer inspect.ErrorAnswer
+		var answer inspectapi.ErrorAnswer
 		if json.Unmarshal(text, &answer) != nil || answer.Error == "" {
 			answer.Error = "it answers " + res.Status
 		}

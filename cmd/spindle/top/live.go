@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 // Live shows the program on a terminal until ctx ends or the user quits. It asks once in an
@@ -113,7 +113,7 @@ func (s *screen) loadView(ctx context.Context, c *Client) error {
 
 // loadTask asks for the row and the stack of the task that is shown.
 func (s *screen) loadTask(ctx context.Context, c *Client) error {
-	var found inspect.TasksAnswer
+	var found inspectapi.TasksAnswer
 	if err := get(ctx, c, "tasks", url.Values{"q": {s.task.ID}, "sort": {"id"}, "limit": {"50"}}, &found); err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/cmd/spindle/numbers"
-	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 // onceWidth is the width of tables that are not for a terminal.
@@ -33,9 +33,9 @@ const sampleTime = 500 * time.Millisecond
 // Once prints tables of loops, tasks and blocked turns. It asks for the loops twice: the rates
 // in the first answer are those since an inspector asked before, which may be long ago.
 func Once(ctx context.Context, c *Client, sort string, tasks int, out io.Writer) error {
-	var loops inspect.LoopsAnswer
-	var rows inspect.TasksAnswer
-	var blocked inspect.BlockedAnswer
+	var loops inspectapi.LoopsAnswer
+	var rows inspectapi.TasksAnswer
+	var blocked inspectapi.BlockedAnswer
 	params := url.Values{"sort": {sort}, "limit": {strconv.Itoa(tasks)}}
 	if err := c.Get(ctx, "loops", nil, &loops); err != nil {
 		return err
@@ -47,7 +47,7 @@ func Once(ctx context.Context, c *Client, sort string, tasks int, out io.Writer)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	loops = inspect.LoopsAnswer{}
+	loops = inspectapi.LoopsAnswer{}
 	for _, part := range []struct {
 		name   string
 		params url.Values

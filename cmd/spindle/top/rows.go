@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/spindleloop/spindle/cmd/spindle/numbers"
-	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 // The tables are the same on the screen and in logs.
@@ -22,7 +22,7 @@ func loopTable(width int) table {
 // wideScreen is the width from which tables have all columns.
 const wideScreen = 96
 
-func loopRow(l *inspect.Loop, columns int) []string {
+func loopRow(l *inspectapi.Loop, columns int) []string {
 	busy := "–"
 	if l.Phases != nil {
 		busy = fmt.Sprintf("%.0f %%", 100*(1-l.Phases.Wait))
@@ -33,7 +33,7 @@ func loopRow(l *inspect.Loop, columns int) []string {
 }
 
 // workersOf returns how many workers of a pool are busy, of how many, and the jobs that wait.
-func workersOf(w *inspect.Workers) string {
+func workersOf(w *inspectapi.Workers) string {
 	if w.Queued > 0 {
 		return fmt.Sprintf("%d/%d+%d", w.Busy, w.Limit, w.Queued)
 	}
@@ -42,7 +42,7 @@ func workersOf(w *inspect.Workers) string {
 
 // poolsOf says in a line how busy the pools of a loop are, the full ones first. It returns ""
 // if the loop has used none but its own.
-func poolsOf(l *inspect.Loop) (line string, full bool) {
+func poolsOf(l *inspectapi.Loop) (line string, full bool) {
 	var first, others []string
 	for i := range l.Pools {
 		p := &l.Pools[i]
@@ -59,9 +59,9 @@ func poolsOf(l *inspect.Loop) (line string, full bool) {
 	return "  pools: " + strings.Join(append(first, others...), ", "), len(first) > 0
 }
 
-func stuck(l *inspect.Loop) bool { return l.State == "blocked" || l.State == "starved" }
+func stuck(l *inspectapi.Loop) bool { return l.State == "blocked" || l.State == "starved" }
 
-func stateOf(l *inspect.Loop) string {
+func stateOf(l *inspectapi.Loop) string {
 	if stuck(l) {
 		return l.State + " " + span(l.StateForNS)
 	}
@@ -69,7 +69,7 @@ func stateOf(l *inspect.Loop) string {
 }
 
 // whereOf says in a line what blocks a loop.
-func whereOf(l *inspect.Loop) string {
+func whereOf(l *inspectapi.Loop) string {
 	line := "  at " + where(l.At, l.Stack)
 	if task := strings.TrimSpace(l.Task); task != "" {
 		line += ", " + task
@@ -99,7 +99,7 @@ func taskTable(width int) table {
 	return table{columns, width}
 }
 
-func taskRow(t *inspect.Task, wide, tree bool) []string {
+func taskRow(t *inspectapi.Task, wide, tree bool) []string {
 	name := t.Name
 	if tree {
 		name = strings.Repeat("  ", min(t.Depth, 20)) + name
@@ -127,7 +127,7 @@ func taskRow(t *inspect.Task, wide, tree bool) []string {
 }
 
 // noTasks says why there are no tasks. A loop that is blocked cannot describe them.
-func noTasks(a *inspect.TasksAnswer) string {
+func noTasks(a *inspectapi.TasksAnswer) string {
 	for _, l := range a.Loops {
 		if l.Stale {
 			return fmt.Sprintf("The tasks of %s are not known: it has not answered since it was first looked at.", clean(l.Name))
@@ -159,12 +159,12 @@ func stackLines(stack string) (lines []string) {
 	return lines
 }
 
-func processLine(h *inspect.Header) string {
+func processLine(h *inspectapi.Header) string {
 	p := &h.Process
 	return fmt.Sprintf("%s, process %d, %s, %s goroutines, heap %s", p.Program, p.PID, p.GoVersion, numbers.Thousands(p.Goroutines), size(p.HeapBytes))
 }
 
-func blockedLine(b *inspect.Blocked) string {
+func blockedLine(b *inspectapi.Blocked) string {
 	what := "blocked"
 	if b.Starved {
 		what = "starved"

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/cmd/spindle/numbers"
-	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 )
 
 // view is what the lower part of the screen shows.
@@ -46,11 +46,11 @@ type screen struct {
 	answer  time.Time // when the program answered last
 	mono    bool      // without colours
 
-	loops   inspect.LoopsAnswer
-	tasks   inspect.TasksAnswer
-	blocked inspect.BlockedAnswer
-	task    inspect.Task // of viewTask
-	stack   inspect.StackAnswer
+	loops   inspectapi.LoopsAnswer
+	tasks   inspectapi.TasksAnswer
+	blocked inspectapi.BlockedAnswer
+	task    inspectapi.Task // of viewTask
+	stack   inspectapi.StackAnswer
 }
 
 // The styles of lines.
@@ -191,7 +191,7 @@ func (s *screen) taskLines(height int) []styled {
 }
 
 // rowAt returns a row of the page of tasks that was received, or nil.
-func (s *screen) rowAt(i int) *inspect.Task {
+func (s *screen) rowAt(i int) *inspectapi.Task {
 	if i -= s.tasks.Offset; i >= 0 && i < len(s.tasks.Tasks) {
 		return &s.tasks.Tasks[i]
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/leak"
 )
 
@@ -15,12 +15,12 @@ func TestMain(m *testing.M) { leak.Main(m) }
 // filled returns a screen with a blocked loop and a page of tasks.
 func filled(width, height, tasks int) *screen {
 	s := &screen{width: width, height: height}
-	s.loops.Loops = []inspect.Loop{
+	s.loops.Loops = []inspectapi.Loop{
 		{ID: "1", Name: "main", State: "blocked", StateForNS: 12e8, At: "main.go:7 (main.pay)", Task: "  pay (main.go:3): running"},
-		{ID: "2", Name: "other", State: "waiting", Phases: &inspect.Phases{Wait: .75}},
+		{ID: "2", Name: "other", State: "waiting", Phases: &inspectapi.Phases{Wait: .75}},
 	}
 	for i := range tasks {
-		s.tasks.Tasks = append(s.tasks.Tasks, inspect.Task{ID: fmt.Sprint("1.", i+1), Name: fmt.Sprint("task ", i), Depth: i % 3, State: "waiting", WaitsFor: "Sleep", WaitsNS: 5e9})
+		s.tasks.Tasks = append(s.tasks.Tasks, inspectapi.Task{ID: fmt.Sprint("1.", i+1), Name: fmt.Sprint("task ", i), Depth: i % 3, State: "waiting", WaitsFor: "Sleep", WaitsNS: 5e9})
 	}
 	s.tasks.Total, s.tasks.Matched = tasks, tasks
 	return s
@@ -68,10 +68,10 @@ func TestScreenShowsWhatBlocks(t *testing.T) {
 // TestScreenShowsPools: a full pool is first, and its line is an alarm.
 func TestScreenShowsPools(t *testing.T) {
 	s := filled(100, 24, 3)
-	files := inspect.Pool{Name: "files", Workers: inspect.Workers{Limit: 4, Busy: 1}}
-	db := inspect.Pool{Name: "db\x1b", Workers: inspect.Workers{Limit: 2, Busy: 2, Queued: 3}}
-	s.loops.Loops[0].Pools = []inspect.Pool{files, db}
-	s.loops.Loops[1].Pools = []inspect.Pool{files}
+	files := inspectapi.Pool{Name: "files", Workers: inspectapi.Workers{Limit: 4, Busy: 1}}
+	db := inspectapi.Pool{Name: "db\x1b", Workers: inspectapi.Workers{Limit: 2, Busy: 2, Queued: 3}}
+	s.loops.Loops[0].Pools = []inspectapi.Pool{files, db}
+	s.loops.Loops[1].Pools = []inspectapi.Pool{files}
 	got := s.draw()
 	for _, want := range []string{alarmStyle + "  pools: db· 2/2+3 full, files 1/4 ", "\r\n  pools: files 1/4 "} {
 		if !strings.Contains(got, want) {
@@ -119,7 +119,7 @@ func TestScreenSaysWhyThereAreNoTasks(t *testing.T) {
 	if got := text(s); !strings.Contains(got, "No tasks. One appears") {
 		t.Errorf("of a program without tasks it says\n%s", got)
 	}
-	s.tasks.Loops = []inspect.TaskLoop{{Name: "orders", Stale: true}}
+	s.tasks.Loops = []inspectapi.TaskLoop{{Name: "orders", Stale: true}}
 	if got := text(s); strings.Contains(got, "No tasks") || !strings.Contains(got, "The tasks of orders are not known") {
 		t.Errorf("of a program with a blocked loop it says\n%s", got)
 	}

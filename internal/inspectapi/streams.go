@@ -1,4 +1,4 @@
-package inspect
+package inspectapi
 
 // Streams describes an HTTP/2 connection. The windows are how much of bodies may be sent to the
 // client and received from it, on all streams together.

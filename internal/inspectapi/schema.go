@@ -1,4 +1,6 @@
-package inspect
+// Package inspectapi has the answers of the JSON API of package inspect, for the server, the
+// command that reads them, and recordings. docs/design/023-inspect.md explains each field.
+package inspectapi
 
 import "time"
 
@@ -350,43 +352,30 @@ type Blocked struct {
 	Stack   string    `json:"stack"`
 }
 
-// SnapshotAnswer is the answer of /api/v1/snapshot: everything at one moment.
-type SnapshotAnswer struct {
-	Header
-	Loops    []Loop       `json:"loops"`
-	Tasks    []Task       `json:"tasks"`
-	More     int          `json:"more_tasks"` // left out
-	Waits    WaitsAnswer  `json:"waits"`
-	Sockets  []Socket     `json:"sockets"`
-	Requests []Request    `json:"requests"`
-	Objects  []SyncObject `json:"objects"`
-	Ended    []EndedTask  `json:"ended"`
-	Blocked  []Blocked    `json:"blocked"`
-}
-
-// HistoryAnswer is the answer of /api/v1/history, which only a recording has.
-type HistoryAnswer struct {
-	Header
-	Title   string   `json:"title"`
-	Moments []Moment `json:"moments"` // oldest first
-}
-
-// Moment is one snapshot of a recording. The parameter at=AtNS of other paths selects it.
-type Moment struct {
-	AtNS  int64        `json:"at_ns"` // since the beginning
-	Loops []MomentLoop `json:"loops"`
-}
-
-// MomentLoop is what a chart shows of a loop.
-type MomentLoop struct {
-	ID           string  `json:"id"`
-	State        string  `json:"state"`
-	LagNS        int64   `json:"lag_ns"`
-	CallbackRate float64 `json:"callback_rate"`
-}
-
 // ErrorAnswer is the answer to a request that fails.
 type ErrorAnswer struct {
 	Version int    `json:"version"`
 	Error   string `json:"error"`
+}
+
+// ActionAnswer is the answer to an action that succeeded.
+type ActionAnswer struct {
+	Version int    `json:"version"`
+	Done    string `json:"done"`            // what was done
+	Tasks   int    `json:"tasks,omitempty"` // how many tasks were cancelled
+}
+
+// Pool is a pool of workers that the loop has used, besides its own: a spindle.Pool, or one of
+// those that packages of this module have for TLS handshakes, name lookups and files.
+type Pool struct {
+	Name string `json:"name"`
+	Workers
+}
+
+// Workers are the goroutines of Offload and Blocking.
+type Workers struct {
+	Limit  int    `json:"limit"`
+	Busy   int    `json:"busy"`
+	Queued int    `json:"queued"` // jobs that no worker has begun
+	Done   uint64 `json:"done"`   // jobs delivered
 }
