@@ -11,6 +11,7 @@ import (
 	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // Options configure Run.
@@ -217,9 +218,9 @@ type run struct {
 	stragglers []string
 	unawaited  map[*unawaited]uint64 // failures that no code has read, with their order
 	failures   uint64
-	origins    origins // nil without Options.Trace
-	tracer     Tracer  // nil without WithTracer
-	service    bool    // made by NurseryOn
+	origins    origins        // nil without Options.Trace
+	tracer     tracing.Tracer // nil without WithTracer
+	service    bool           // made by NurseryOn
 
 	cancelledAt time.Duration // on the loop's clock
 	exits       loop.Timer    // calls exitLate

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/pyapp"
-	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // result is what a call returns, without its type.
@@ -45,7 +45,7 @@ func TestCallOfFunctionsAndCoroutines(t *testing.T) {
 		"standard library":  {func() (any, error) { return result[float64](ctx, app, "math:sqrt", 16) }, 4.0},
 		"no result":         {func() (any, error) { return result[any](ctx, app, "functions:prepare") }, nil},
 		"trace": {func() (any, error) {
-			return result[string](relay.WithTrace(ctx, relay.Trace{ID: [16]byte{1}, Span: [8]byte{2}}), app, "functions:trace")
+			return result[string](tracing.With(ctx, tracing.Context{ID: [16]byte{1}, Span: [8]byte{2}}), app, "functions:trace")
 		}, "00-01000000000000000000000000000000-0200000000000000-00"},
 	} {
 		if got, err := test.call(); err != nil || !reflect.DeepEqual(got, test.want) {

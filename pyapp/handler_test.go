@@ -15,7 +15,7 @@ import (
 
 	"github.com/gorilla/websocket"
 	"github.com/spindleloop/spindle/pyapp"
-	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/tracing"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -172,8 +172,8 @@ func TestClientOfARequest(t *testing.T) {
 	})
 	t.Run("TLS and a trace of the context", func(t *testing.T) {
 		r := httptest.NewRequest("GET", "https://example.org/", nil) // has TLS
-		trace := relay.Trace{ID: [16]byte{1}, Span: [8]byte{2}, Flags: 1}
-		s := scopeOf(t, app, r.WithContext(relay.WithTrace(r.Context(), trace)))
+		trace := tracing.Context{ID: [16]byte{1}, Span: [8]byte{2}, Flags: 1}
+		s := scopeOf(t, app, r.WithContext(tracing.With(r.Context(), trace)))
 		sent := false
 		for _, field := range s.Headers {
 			sent = sent || field == [2]string{"traceparent", trace.String()}

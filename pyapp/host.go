@@ -12,6 +12,7 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // maxDepth is how long a chain of calls Go → Python → Go may be.
@@ -59,7 +60,7 @@ func (w *worker) host(e *relay.Envelope) {
 		w.enqueue(h, e.Body)
 		return
 	}
-	ctx := relay.WithTrace(context.WithValue(w.life, chainKey{}, h), e.Trace)
+	ctx := tracing.With(context.WithValue(w.life, chainKey{}, h), e.Trace)
 	stop := func() {}
 	if e.Deadline > 0 {
 		ctx, stop = context.WithTimeout(ctx, e.Deadline)
@@ -277,7 +278,7 @@ func (w *worker) deliver() {
 
 // chain adds to a request what a call of Python in a chain of calls needs.
 func chain(ctx context.Context, e *relay.Envelope) {
-	e.Trace = relay.TraceOf(ctx)
+	e.Trace = tracing.Of(ctx)
 	if due, ok := ctx.Deadline(); ok {
 		e.Deadline = max(time.Until(due), time.Microsecond)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/pyapp"
-	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 type pair struct{ A, B int }
@@ -30,7 +30,7 @@ func provide(app *pyapp.App) {
 		return sum, nil
 	})
 	pyapp.Handle(app, "echo", func(ctx context.Context, in any) (any, error) { return in, nil })
-	pyapp.Handle(app, "trace", func(ctx context.Context, _ any) (string, error) { return relay.TraceOf(ctx).String(), nil })
+	pyapp.Handle(app, "trace", func(ctx context.Context, _ any) (string, error) { return tracing.Of(ctx).String(), nil })
 	pyapp.Handle(app, "fail", func(ctx context.Context, text string) (any, error) {
 		return nil, fmt.Errorf("opening: %w", &fs.PathError{Op: "open", Path: text, Err: fs.ErrNotExist})
 	})
@@ -68,8 +68,8 @@ func TestGoFunctionsCalledFromPython(t *testing.T) {
 				t.Errorf("%s, %s: %v, %v", target, name, got, err)
 			}
 		}
-		trace := relay.Trace{ID: [16]byte{1}, Span: [8]byte{2}}
-		if got, err := pyapp.Call[string](relay.WithTrace(t.Context(), trace), app, target, "trace"); err != nil || got != trace.String() {
+		trace := tracing.Context{ID: [16]byte{1}, Span: [8]byte{2}}
+		if got, err := pyapp.Call[string](tracing.With(t.Context(), trace), app, target, "trace"); err != nil || got != trace.String() {
 			t.Errorf("%s: trace %s, %v", target, got, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/spindleloop/spindle/internal/http1"
-	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // mountHeader is the field that carries what Python cannot see: the address of the client,
@@ -33,13 +33,13 @@ func appendHead(b []byte, r *http.Request, upgrade string) []byte {
 	b = append(b, " HTTP/1.1\r\n"...)
 	b = appendField(b, "Host", r.Host)
 	nominated := r.Header["Connection"]
-	trace := relay.TraceOf(r.Context())
+	trace := tracing.Of(r.Context())
 	forwarded := false
 	for name, values := range r.Header {
 		switch {
 		case name == mountHeader, name == "Host", name == "Content-Length", hopByHop[name]:
 			continue
-		case name == "Traceparent" && trace != relay.Trace{}:
+		case name == "Traceparent" && trace != tracing.Context{}:
 			continue
 		case name == "X-Forwarded-For" || name == "X-Forwarded-Proto":
 			forwarded = true
@@ -51,7 +51,7 @@ func appendHead(b []byte, r *http.Request, upgrade string) []byte {
 			b = appendField(b, name, value)
 		}
 	}
-	if trace != (relay.Trace{}) {
+	if trace != (tracing.Context{}) {
 		b = appendField(b, "Traceparent", trace.String())
 	}
 	if r.ProtoMajor == 2 || http1.HasToken(r.Header["Te"], "trailers") {

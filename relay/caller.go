@@ -12,6 +12,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // Caller sends requests over a Bus and routes the replies to the tasks and goroutines that
@@ -25,7 +26,7 @@ type Caller struct {
 
 	local  bool           // the bus is a Local
 	epoch  time.Time      // when the Caller was made; deadlines count from here
-	tracer spindle.Tracer // of NewCaller, for calls with contexts that have none; or nil
+	tracer tracing.Tracer // of NewCaller, for calls with contexts that have none; or nil
 
 	recent  atomic.Pointer[home] // of the loop that called last
 	outside *home                // of goroutines

@@ -13,6 +13,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/sim"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // newCaller makes a Caller that is closed when the test ends.
@@ -170,11 +171,11 @@ func TestCloseReportsLeaks(t *testing.T) {
 				return err
 			}
 			c := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Minute})
-			trace, err := relay.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+			trace, err := tracing.Parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 			if err != nil {
 				return err
 			}
-			s, err := c.Stream(relay.WithTrace(ctx, trace), "work", nil)
+			s, err := c.Stream(tracing.With(ctx, trace), "work", nil)
 			if err != nil {
 				return err
 			}

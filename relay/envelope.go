@@ -3,6 +3,8 @@ package relay
 import (
 	"fmt"
 	"time"
+
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // Envelope is a message on a Bus. Callers and workers fill in most of it; a program that
@@ -12,7 +14,7 @@ import (
 // change them, and receivers must not either, because the in-process bus copies nothing.
 type Envelope struct {
 	// Trace is the W3C trace context of the sender.
-	Trace Trace
+	Trace tracing.Context
 
 	// Kind says what the envelope is for.
 	Kind Kind

@@ -57,7 +57,7 @@ func (c *Caller) waiters() []WaiterInfo {
 func (w *waiter) info(now time.Time) WaiterInfo {
 	left, _ := w.req.remaining(now)
 	return WaiterInfo{
-		ID: w.req.ID, TraceID: w.req.Trace.id(), Subject: w.req.Subject,
+		ID: w.req.ID, TraceID: traceID(&w.req.Trace), Subject: w.req.Subject,
 		Age: w.req.Deadline - left, Deadline: left, Stream: w.stream, Task: w.home.l != nil,
 	}
 }

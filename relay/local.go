@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // Local is a Bus inside the process, between any loops and goroutines. Envelopes are passed
@@ -133,7 +135,7 @@ func (t *topic) putAll(e *Envelope) error {
 
 // Publish sends e, and waits while a queue of its subject is full.
 func (b *Local) Publish(ctx context.Context, e *Envelope) error {
-	if trace := TraceOf(ctx); e.Kind == KindRequest && e.Trace == (Trace{}) && trace != (Trace{}) {
+	if trace := tracing.Of(ctx); e.Kind == KindRequest && e.Trace == (tracing.Context{}) && trace != (tracing.Context{}) {
 		e = clone(e)
 		e.Trace = trace
 	}

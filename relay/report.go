@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // report logs a panic of a handler, because its stack stays here, and an error that no caller
@@ -19,8 +21,8 @@ func (s *service) report(r *Request, err error, told bool) {
 }
 
 // traced adds the ID of a trace to the attributes of a record, if there is one.
-func traced(t Trace, attributes ...any) []any {
-	if id := t.id(); id != "" {
+func traced(t tracing.Context, attributes ...any) []any {
+	if id := traceID(&t); id != "" {
 		attributes = append(attributes, "trace", id)
 	}
 	return attributes

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // TestErrorLog: a panic is logged with its stack, and an error if no caller is told.
@@ -28,12 +29,12 @@ func TestErrorLog(t *testing.T) {
 	})
 	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
 	defer c.Close()
-	trace, err := relay.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	trace, err := tracing.Parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, body := range []string{"call", "panic"} {
-		if _, err := c.Call(relay.WithTrace(t.Context(), trace), "work", []byte(body)); err == nil {
+		if _, err := c.Call(tracing.With(t.Context(), trace), "work", []byte(body)); err == nil {
 			t.Errorf("%s does not fail", body)
 		}
 	}

@@ -109,7 +109,8 @@ func (v *invocation) Err() error {
 func (v *invocation) Value(key any) any {
 	switch key.(type) {
 	case traceparent.Key:
-		return &traceparent.Value{Span: v.Trace.span(), State: v.Trace.State}
+		trace := v.Trace
+		return &trace
 	case *int:
 		return v.standard().Value(key)
 	}

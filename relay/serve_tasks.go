@@ -7,6 +7,7 @@ import (
 	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/intask"
 	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // serveInTasks serves with a task for each handler. The tasks are shielded from the end of
@@ -50,7 +51,7 @@ func (s *service) serveInTask(ctx context.Context, d Delivery) {
 			if !v.due.IsZero() {
 				sc.SetDeadline(v.due)
 			}
-			o = s.perform(WithTrace(ctx, v.Trace), v)
+			o = s.perform(tracing.With(ctx, v.Trace), v)
 		}
 		return nil
 	})

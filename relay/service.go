@@ -15,6 +15,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/internal/probe"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // service is one Serve: pullers take requests from the subscription and call the handler.
@@ -27,7 +28,7 @@ type service struct {
 	o       ServeOptions
 	clock   clock
 	values  context.Context // of Serve
-	tracer  spindle.Tracer  // or nil
+	tracer  tracing.Tracer  // or nil
 
 	sub               Subscription
 	control, canceler Listener
@@ -169,9 +170,9 @@ func (s *service) perform(ctx context.Context, v running) (o Outcome) {
 		o = s.answer(r, body, err)
 	}()
 	if s.tracer != nil {
-		var end func(spindle.SpanEnd)
-		ctx, end = s.tracer.Start(ctx, spindle.SpanInfo{Kind: spindle.SpanHandler, Subject: s.subject})
-		defer func() { end(spindle.SpanEnd{Err: spanError(err, returned)}) }()
+		var end func(tracing.End)
+		ctx, end = s.tracer.Start(ctx, tracing.Span{Kind: "handler", Subject: s.subject})
+		defer func() { end(tracing.End{Err: spanError(err, returned)}) }()
 	}
 	body, err = s.handle(ctx, v)
 	returned = true

@@ -4,16 +4,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 func TestTraceparent(t *testing.T) {
 	const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	trace, err := relay.ParseTrace(good)
+	trace, err := tracing.Parse(good)
 	if err != nil || trace.String() != good {
 		t.Errorf("%v, %v", trace, err)
 	}
-	if later, err := relay.ParseTrace("cc" + good[2:] + "-more"); err != nil || later != trace {
+	if later, err := tracing.Parse("cc" + good[2:] + "-more"); err != nil || later != trace {
 		t.Errorf("a later version: %v, %v", later, err)
 	}
 	for _, bad := range []string{
@@ -22,7 +22,7 @@ func TestTraceparent(t *testing.T) {
 		"00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
 		"00-0af7651916cd43dd8448eb211c80319x-b7ad6b7169203331-01",
 	} {
-		if got, err := relay.ParseTrace(bad); err == nil || got != (relay.Trace{}) {
+		if got, err := tracing.Parse(bad); err == nil || got != (tracing.Context{}) {
 			t.Errorf("%q: %v, %v", bad, got, err)
 		}
 	}

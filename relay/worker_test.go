@@ -10,6 +10,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // TestHandlerThatBlocks does not block the loop of the caller.
@@ -126,7 +127,7 @@ func TestContextOfAHandler(t *testing.T) {
 		_, limited := ctx.Deadline()
 		child, cancel := context.WithCancel(context.WithValue(ctx, key{}, 1))
 		defer cancel()
-		if ctx.Err() != nil || context.Cause(ctx) != nil || !limited || relay.TraceOf(child) != r.Trace {
+		if ctx.Err() != nil || context.Cause(ctx) != nil || !limited || tracing.Of(child) != r.Trace {
 			verdict <- errors.New("wrong from the start")
 			return nil, nil
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/sock"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // Dialer configures how to connect. Dial uses the zero Dialer.
@@ -70,10 +71,10 @@ func (d Dialer) Dial(ctx context.Context, network, address string) (*Conn, error
 }
 
 // dialTraced dials in a span.
-func (d Dialer) dialTraced(tracer spindle.Tracer, base, ctx context.Context, network, address string) (*Conn, error) {
-	ctx, end := tracer.Start(ctx, spindle.SpanInfo{Kind: spindle.SpanDial, Network: network, Address: address})
+func (d Dialer) dialTraced(tracer tracing.Tracer, base, ctx context.Context, network, address string) (*Conn, error) {
+	ctx, end := tracer.Start(ctx, tracing.Span{Kind: "dial", Network: network, Address: address})
 	c, err := d.dial(base, ctx, network, address)
-	end(spindle.SpanEnd{Err: err})
+	end(tracing.End{Err: err})
 	return c, err
 }
 

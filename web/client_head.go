@@ -11,6 +11,7 @@ import (
 
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/internal/traceparent"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // length returns the length of the body, or http1.Chunked.
@@ -59,10 +60,10 @@ func (t *trip) prepare(c *Transport) error {
 		t.unzip = true
 		add("Accept-Encoding", "gzip")
 	}
-	if sp, state := traceparent.Of(r.Context()); sp.Trace != [16]byte{} && len(h[traceparent.Header]) == 0 {
-		add(traceparent.Header, sp.String())
-		if state != "" {
-			add(traceparent.StateHeader, state)
+	if trace := tracing.Of(r.Context()); trace != (tracing.Context{}) && len(h[traceparent.Header]) == 0 {
+		add(traceparent.Header, trace.String())
+		if trace.State != "" {
+			add(traceparent.StateHeader, trace.State)
 		}
 	}
 	length := t.length()

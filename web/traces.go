@@ -8,26 +8,8 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/traceparent"
+	"github.com/spindleloop/spindle/tracing"
 )
-
-// WithTraceparent returns a context with which requests of a Transport have the headers
-// traceparent and tracestate of W3C's trace context, unless they have their own. It returns
-// ctx if the first is malformed. The context of a request that a Server has received carries
-// the headers of that request, so that requests made with it continue the trace.
-func WithTraceparent(ctx context.Context, parent, state string) context.Context {
-	sp, err := traceparent.Parse(parent)
-	if err != nil {
-		return ctx
-	}
-	return traceparent.With(ctx, sp, state)
-}
-
-// Traceparent returns the values of the headers traceparent and tracestate that ctx carries.
-// The first is "" if there are none.
-func Traceparent(ctx context.Context) (parent, state string) {
-	sp, state := traceparent.Of(ctx)
-	return sp.String(), state
-}
 
 // withTrace returns a context that carries the trace in the header of a request. Base may be
 // nil, and is returned if there is no trace.
@@ -36,14 +18,15 @@ func withTrace(base context.Context, h http.Header) context.Context {
 	if len(parents) != 1 {
 		return base
 	}
-	sp, err := traceparent.Parse(parents[0])
+	t, err := tracing.Parse(parents[0])
 	if err != nil {
 		return base // as if there were none, as W3C says
 	}
 	if base == nil {
 		base = context.Background()
 	}
-	return traceparent.With(base, sp, strings.Join(h[traceparent.StateHeader], ","))
+	t.State = strings.Join(h[traceparent.StateHeader], ",")
+	return tracing.With(base, t)
 }
 
 // errHandlerFailed is the error of a span around a handler that panicked or called Goexit.
@@ -51,17 +34,17 @@ var errHandlerFailed = errors.New("web: the handler panicked or called runtime.G
 
 // startSpan starts the span of the handler. It returns the context for the handler, and a
 // function to call when the handler has ended.
-func (x *exchange) startSpan(ctx context.Context, tracer spindle.Tracer) (context.Context, func()) {
+func (x *exchange) startSpan(ctx context.Context, tracer tracing.Tracer) (context.Context, func()) {
 	if spindle.ScopeOf(ctx) == nil {
 		ctx = spindle.WithTracer(ctx, tracer) // for what a handler on a goroutine does
 	}
-	ctx, end := tracer.Start(ctx, spindle.SpanInfo{Kind: spindle.SpanServer, Method: x.method, Host: x.req.Host, Path: x.url.Path})
+	ctx, end := tracer.Start(ctx, tracing.Span{Kind: "server", Method: x.method, Host: x.req.Host, Path: x.url.Path})
 	return ctx, func() {
 		if x.handler != handlerReturned {
-			end(spindle.SpanEnd{Route: x.req.Pattern, Err: errHandlerFailed})
+			end(tracing.End{Route: x.req.Pattern, Err: errHandlerFailed})
 			return
 		}
-		end(spindle.SpanEnd{Route: x.req.Pattern, Status: x.w.answered()})
+		end(tracing.End{Route: x.req.Pattern, Status: x.w.answered()})
 	}
 }
 
@@ -81,18 +64,18 @@ func (w *response) answered() int {
 }
 
 // tracedTrip makes a request in a span.
-func (c *Transport) tracedTrip(tracer spindle.Tracer, base context.Context, req *http.Request) (*http.Response, error) {
+func (c *Transport) tracedTrip(tracer tracing.Tracer, base context.Context, req *http.Request) (*http.Response, error) {
 	method := req.Method
 	if method == "" {
 		method = "GET"
 	}
-	ctx, end := tracer.Start(req.Context(), spindle.SpanInfo{Kind: spindle.SpanClient, Method: method, Host: req.URL.Host, Path: req.URL.Path})
+	ctx, end := tracer.Start(req.Context(), tracing.Span{Kind: "client", Method: method, Host: req.URL.Host, Path: req.URL.Path})
 	res, err := c.roundTrip(base, req.WithContext(ctx))
 	if err != nil {
-		end(spindle.SpanEnd{Err: err})
+		end(tracing.End{Err: err})
 		return nil, err
 	}
-	end(spindle.SpanEnd{Status: res.StatusCode})
+	end(tracing.End{Status: res.StatusCode})
 	res.Request = req
 	return res, nil
 }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/tracing"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -85,31 +85,18 @@ func TestTraceparentOfRequestIsKept(t *testing.T) {
 	}
 }
 
-func TestContextCarriesTraceparent(t *testing.T) {
-	ctx := web.WithTraceparent(context.Background(), parent, "a=b")
-	if p, s := web.Traceparent(ctx); p != parent || s != "a=b" {
-		t.Errorf("the context carries %q and %q", p, s)
-	}
-	if ctx := web.WithTraceparent(context.Background(), "nonsense", ""); ctx != context.Background() {
-		t.Error("a malformed traceparent has changed the context")
-	}
-	if p, s := web.Traceparent(context.Background()); p != "" || s != "" {
-		t.Errorf("an empty context carries %q and %q", p, s)
-	}
-}
-
 // spans records how spans end.
 type spans struct{ ended chan spanEnd }
 
 type spanEnd struct {
-	spindle.SpanInfo
+	tracing.Span
 	status int
 	route  string
 	failed bool
 }
 
-func (s *spans) Start(ctx context.Context, info spindle.SpanInfo) (context.Context, func(spindle.SpanEnd)) {
-	return ctx, func(e spindle.SpanEnd) { s.ended <- spanEnd{info, e.Status, e.Route, e.Err != nil} }
+func (s *spans) Start(ctx context.Context, info tracing.Span) (context.Context, func(tracing.End)) {
+	return ctx, func(e tracing.End) { s.ended <- spanEnd{info, e.Status, e.Route, e.Err != nil} }
 }
 
 func TestSpansOfRequestsHaveStatusAndRoute(t *testing.T) {
@@ -129,7 +116,7 @@ func TestSpansOfRequestsHaveStatusAndRoute(t *testing.T) {
 				if err == nil {
 					res.Body.Close()
 				}
-				want.SpanInfo = spindle.SpanInfo{Kind: spindle.SpanServer, Method: "GET", Host: at.Addr().String(), Path: path}
+				want.Span = tracing.Span{Kind: "server", Method: "GET", Host: at.Addr().String(), Path: path}
 				if got := <-tracer.ended; got != want {
 					t.Errorf("the span is %+v, not %+v", got, want)
 				}

@@ -44,6 +44,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // Server is the configuration of an HTTP server. The zero value answers 404 to everything.
@@ -172,7 +173,7 @@ type Server struct {
 	// and requests that an inline handler makes. Its Route is that of an http.ServeMux, unless
 	// a handler in front of the mux passes a copy of the request on. Nil means no spans. Requests that Lean
 	// answers have none.
-	Tracer spindle.Tracer
+	Tracer tracing.Tracer
 	// ErrorLog gets panics and other mistakes of handlers, and errors of connections.
 	// Nil means slog.Default().
 	ErrorLog *slog.Logger

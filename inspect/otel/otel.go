@@ -17,7 +17,6 @@ package otel
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"net"
 	"strconv"
@@ -28,12 +27,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/web"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // NewTracer returns a tracer for spindle.WithTracer and web.Server.Tracer. Its spans go to
 // the provider.
-func NewTracer(p trace.TracerProvider) spindle.Tracer {
+func NewTracer(p trace.TracerProvider) tracing.Tracer {
 	return &tracer{p.Tracer("github.com/spindleloop/spindle/inspect/otel")}
 }
 
@@ -41,61 +40,61 @@ type tracer struct{ t trace.Tracer }
 
 // Start begins a span. The kind of a task is internal; its attributes follow OpenTelemetry's
 // semantic conventions where there are any.
-func (t *tracer) Start(ctx context.Context, s spindle.SpanInfo) (context.Context, func(spindle.SpanEnd)) {
+func (t *tracer) Start(ctx context.Context, s tracing.Span) (context.Context, func(tracing.End)) {
 	var o []trace.SpanStartOption
 	var name string
 	switch s.Kind {
-	case spindle.SpanTask:
+	case "task":
 		name = s.Task
-	case spindle.SpanDial:
+	case "dial":
 		name = "dial " + s.Network
 		o = append(o, trace.WithSpanKind(trace.SpanKindClient),
 			trace.WithAttributes(attribute.String("network.transport", s.Network), attribute.String("network.peer.address", s.Address)))
-	case spindle.SpanServer:
+	case "server":
 		name = s.Method
 		o = append(o, trace.WithSpanKind(trace.SpanKindServer), request(&s))
-	case spindle.SpanClient:
+	case "client":
 		name = s.Method
 		o = append(o, trace.WithSpanKind(trace.SpanKindClient), request(&s))
-	case spindle.SpanCall:
+	case "call":
 		name = "call " + s.Subject
 		o = append(o, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attribute.String("messaging.destination.name", s.Subject)))
-	case spindle.SpanHandler:
+	case "handler":
 		name = "handle " + s.Subject
 		o = append(o, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attribute.String("messaging.destination.name", s.Subject)))
 	}
 	ctx, span := t.t.Start(withParent(ctx, s.Kind), name, o...)
 	if sc := span.SpanContext(); sc.IsValid() {
-		own := "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-" + sc.TraceFlags().String()
-		ctx = context.WithValue(web.WithTraceparent(ctx, own, sc.TraceState().String()), ownKey{}, own)
+		own := tracing.Context{ID: sc.TraceID(), Span: sc.SpanID(), Flags: byte(sc.TraceFlags()), State: sc.TraceState().String()}
+		ctx = context.WithValue(tracing.With(ctx, own), ownKey{}, own)
 	}
-	return ctx, func(e spindle.SpanEnd) { end(span, &s, &e) }
+	return ctx, func(e tracing.End) { end(span, &s, &e) }
 }
 
-// ownKey is the key of the traceparent that the latest span of this package has put into a context.
+// ownKey is the key of the trace that the latest span of this package has put into a context.
 type ownKey struct{}
 
 // withParent returns a context with the parent of a span that begins. That is the span of
 // OpenTelemetry in ctx, which the program may have started itself. But it is the one that
-// web.Traceparent returns if the span begins in this process, or the program has changed the
-// traceparent of the context since the last span of this package.
-func withParent(ctx context.Context, kind spindle.SpanKind) context.Context {
-	parent, state := web.Traceparent(ctx)
-	own, _ := ctx.Value(ownKey{}).(string)
-	entry := kind == spindle.SpanServer || kind == spindle.SpanHandler
+// tracing.Of returns if the span begins in this process, or the program has changed the
+// trace of the context since the last span of this package.
+func withParent(ctx context.Context, kind string) context.Context {
+	parent, none := tracing.Of(ctx), tracing.Context{}
+	own, _ := ctx.Value(ownKey{}).(tracing.Context)
+	entry := kind == "server" || kind == "handler"
 	switch {
-	case parent == "" && kind == spindle.SpanHandler: // of a request without a trace, but ctx may have that of Worker.Serve
+	case parent == none && kind == "handler": // of a request without a trace, but ctx may have that of Worker.Serve
 		return trace.ContextWithSpanContext(ctx, trace.SpanContext{})
-	case parent == "":
+	case parent == none:
 		return ctx
-	case entry, own != "" && parent != own, !trace.SpanContextFromContext(ctx).IsValid():
-		return remote(ctx, parent, state)
+	case entry, own != none && parent != own, !trace.SpanContextFromContext(ctx).IsValid():
+		return remote(ctx, parent)
 	}
 	return ctx
 }
 
 // request returns the attributes of a request.
-func request(s *spindle.SpanInfo) trace.SpanStartEventOption {
+func request(s *tracing.Span) trace.SpanStartEventOption {
 	all := []attribute.KeyValue{attribute.String("http.request.method", s.Method), attribute.String("url.path", s.Path)}
 	host, port, err := net.SplitHostPort(s.Host)
 	if err != nil {
@@ -109,7 +108,7 @@ func request(s *spindle.SpanInfo) trace.SpanStartEventOption {
 }
 
 // end ends a span. A cancelled task has not failed.
-func end(span trace.Span, s *spindle.SpanInfo, e *spindle.SpanEnd) {
+func end(span trace.Span, s *tracing.Span, e *tracing.End) {
 	status, err := e.Status, e.Err
 	if status != 0 {
 		span.SetAttributes(attribute.Int("http.response.status_code", status))
@@ -125,7 +124,7 @@ func end(span trace.Span, s *spindle.SpanInfo, e *spindle.SpanEnd) {
 	case err != nil:
 		span.RecordError(err)
 		span.SetStatus(codes.Error, err.Error())
-	case status >= 500, status >= 400 && s.Kind == spindle.SpanClient:
+	case status >= 500, status >= 400 && s.Kind == "client":
 		span.SetStatus(codes.Error, "")
 	}
 	span.End()
@@ -139,17 +138,10 @@ func pathOf(pattern string) string {
 	return ""
 }
 
-// remote returns a context with the span of another process that a traceparent names.
-func remote(ctx context.Context, parent, state string) context.Context {
-	var id trace.TraceID
-	var span trace.SpanID
-	var flags [1]byte
-	// The value is well-formed: 00-trace-span-flags.
-	_, _ = hex.Decode(id[:], []byte(parent[3:35]))
-	_, _ = hex.Decode(span[:], []byte(parent[36:52]))
-	_, _ = hex.Decode(flags[:], []byte(parent[53:55]))
-	ts, _ := trace.ParseTraceState(state) // empty if it is malformed
+// remote returns a context with the span of another process.
+func remote(ctx context.Context, parent tracing.Context) context.Context {
+	state, _ := trace.ParseTraceState(parent.State) // empty if it is malformed
 	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: id, SpanID: span, TraceFlags: trace.TraceFlags(flags[0]), TraceState: ts, Remote: true,
+		TraceID: parent.ID, SpanID: parent.Span, TraceFlags: trace.TraceFlags(parent.Flags), TraceState: state, Remote: true,
 	}))
 }

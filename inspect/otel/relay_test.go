@@ -27,11 +27,12 @@ import (
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/relay/process"
+	"github.com/spindleloop/spindle/tracing"
 	"github.com/spindleloop/spindle/web"
 )
 
 // recorded is a tracer with an exporter that keeps the spans in memory.
-func recorded() (spindle.Tracer, *tracetest.InMemoryExporter) {
+func recorded() (tracing.Tracer, *tracetest.InMemoryExporter) {
 	exporter := tracetest.NewInMemoryExporter()
 	return otel.NewTracer(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))), exporter
 }
@@ -75,7 +76,7 @@ const traceState = "vendor=value"
 
 // plane runs a web server that calls a subject, makes a request to it, and returns the body of
 // the answer.
-func plane(t *testing.T, tracer spindle.Tracer, inline bool, work func(ctx context.Context, bus relay.Bus, ready func()) error) (answer string) {
+func plane(t *testing.T, tracer tracing.Tracer, inline bool, work func(ctx context.Context, bus relay.Bus, ready func()) error) (answer string) {
 	t.Helper()
 	bus := relay.NewLocal(relay.LocalOptions{})
 	err := spindle.Run(spindle.WithTracer(t.Context(), tracer), func(ctx context.Context) error {
@@ -145,8 +146,8 @@ func TestRequestThroughRelayIsOneTrace(t *testing.T) {
 				plane(t, tracer, inline, func(ctx context.Context, bus relay.Bus, ready func()) error {
 					return relay.NewWorker(bus).Serve(ctx, "work", func(ctx context.Context, r *relay.Request) ([]byte, error) {
 						span := trace.SpanFromContext(ctx)
-						if !span.IsRecording() || relay.TraceOf(ctx).Span != [8]byte(span.SpanContext().SpanID()) {
-							t.Errorf("the context of the handler has the span %v and the trace %v", span.SpanContext(), relay.TraceOf(ctx))
+						if !span.IsRecording() || tracing.Of(ctx).Span != [8]byte(span.SpanContext().SpanID()) {
+							t.Errorf("the context of the handler has the span %v and the trace %v", span.SpanContext(), tracing.Of(ctx))
 						}
 						_, inside := provider.Tracer("test").Start(ctx, "inside")
 						inside.End()
@@ -285,7 +286,7 @@ func TestCallContinuesTraceOfContext(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
 	bus := relay.NewLocal(relay.LocalOptions{})
-	foreign, err := relay.ParseTrace("00-" + traceID + "-" + callers + "-01")
+	foreign, err := tracing.Parse("00-" + traceID + "-" + callers + "-01")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +297,7 @@ func TestCallContinuesTraceOfContext(t *testing.T) {
 			return err
 		}
 		defer c.Close()
-		_, _ = c.Call(relay.WithTrace(ctx, foreign), "with", nil) // fails, as all do
+		_, _ = c.Call(tracing.With(ctx, foreign), "with", nil) // fails, as all do
 		_, _ = c.Do(ctx, relay.Envelope{Subject: "envelope", Trace: foreign})
 		own, span := provider.Tracer("test").Start(ctx, "own")
 		_, _ = c.Call(own, "inside", nil)

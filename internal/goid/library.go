@@ -49,6 +49,7 @@ var library = map[string]bool{
 	"internal/sock":        true,
 	"internal/tlsio":       true,
 	"internal/traceparent": true,
+	"tracing":              true,
 	"internal/wheel":       true,
 	"internal/workerproc":  true,
 	"internal/wsframe":     true,

@@ -7,6 +7,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/stream"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // Bus is a client of a bus host. It connects in the background, and again when the
@@ -157,9 +158,9 @@ func (b *Bus) TryPublish(e *relay.Envelope) error {
 
 // Publish sends e to the host. While too much is unsent, it waits.
 func (b *Bus) Publish(ctx context.Context, e *relay.Envelope) error {
-	if e.Kind == relay.KindRequest && e.Trace == (relay.Trace{}) {
+	if e.Kind == relay.KindRequest && e.Trace == (tracing.Context{}) {
 		traced := *e
-		traced.Trace = relay.TraceOf(ctx)
+		traced.Trace = tracing.Of(ctx)
 		e = &traced
 	}
 	for {

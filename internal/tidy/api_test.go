@@ -28,6 +28,7 @@ var stability = []struct{ dir, level string }{
 	{"files", "young"},
 	{"supervise", "young"},
 	{"either", "young"},
+	{"tracing", "young"},
 	{"web", "young"},
 	{"ws", "young"},
 	{"relay", "young"},

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // MaxHeader is the largest header in bytes.
@@ -174,7 +175,7 @@ func parseHeader(text []byte) (*relay.Envelope, error) {
 	default:
 		e.Deadline = time.Duration(h.DeadlineUS) * time.Microsecond
 	}
-	if t, err := relay.ParseTrace(h.Traceparent); err == nil { // otherwise there is none, as W3C says
+	if t, err := tracing.Parse(h.Traceparent); err == nil { // otherwise there is none, as W3C says
 		e.Trace, e.Trace.State = t, h.Tracestate
 	}
 	return e, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/frame"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 func encoded(t testing.TB, e *relay.Envelope) []byte {
@@ -24,7 +25,7 @@ func encoded(t testing.TB, e *relay.Envelope) []byte {
 }
 
 func TestFrameKeepsTheEnvelope(t *testing.T) {
-	trace, err := relay.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	trace, err := tracing.Parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/spindleloop/spindle/internal/traceparent"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/tracing"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -208,15 +209,15 @@ func (h *Handler) envelope(r *http.Request, body []byte) relay.Envelope {
 // withTrace returns a request with a context that carries a trace: that of the server's span, or
 // what the client has sent if the server has none, as that of net/http.
 func withTrace(r *http.Request) *http.Request {
-	if relay.TraceOf(r.Context()) != (relay.Trace{}) {
+	if tracing.Of(r.Context()) != (tracing.Context{}) {
 		return r
 	}
-	t, err := relay.ParseTrace(r.Header.Get(traceparent.Header))
+	t, err := tracing.Parse(r.Header.Get(traceparent.Header))
 	if err != nil {
 		return r
 	}
 	t.State = strings.Join(r.Header[traceparent.StateHeader], ",")
-	return r.WithContext(relay.WithTrace(r.Context(), t))
+	return r.WithContext(tracing.With(r.Context(), t))
 }
 
 // unread answers a request with a body that cannot be read.
@@ -299,7 +300,7 @@ func (h *Handler) succeed() {
 
 // report logs what clients are not told of an error, with what was sent to this one.
 func (h *Handler) report(ctx context.Context, status int, err error, sent ...any) {
-	trace := relay.TraceOf(ctx)
+	trace := tracing.Of(ctx)
 	log := cmp.Or(h.r.ErrorLog, slog.Default())
 	switch {
 	case status == http.StatusInternalServerError, status == http.StatusBadGateway:
@@ -321,7 +322,7 @@ func (h *Handler) report(ctx context.Context, status int, err error, sent ...any
 }
 
 // traced adds the ID of a trace to the attributes of a record, if there is one.
-func traced(t relay.Trace, attributes ...any) []any {
+func traced(t tracing.Context, attributes ...any) []any {
 	if t.ID != [16]byte{} {
 		attributes = append(attributes, "trace", hex.EncodeToString(t.ID[:]))
 	}

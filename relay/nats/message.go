@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // Names of headers.
@@ -90,7 +91,7 @@ func encode(m *nats.Msg, e *relay.Envelope, stored bool) error {
 			replyTo = withCall(replyTo, e)
 		}
 		m.Header = nats.Header{relayHeader: {encodeFields(e, replyTo)}}
-		if e.Trace != (relay.Trace{}) {
+		if e.Trace != (tracing.Context{}) {
 			m.Header[traceHeader] = []string{e.Trace.String()}
 		}
 	}
@@ -246,7 +247,7 @@ func decode(m *nats.Msg) (*relay.Envelope, error) {
 				return nil, err
 			}
 		case traceHeader:
-			e.Trace, _ = relay.ParseTrace(value) // one that is malformed is as good as none
+			e.Trace, _ = tracing.Parse(value) // one that is malformed is as good as none
 		case stateHeader:
 			state = value
 		default:

@@ -11,15 +11,16 @@ import (
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // Publish sends e, and waits while the outbox is full. For a durable subject it waits
 // until the server has stored e. If ctx ends first, it fails with the error of ctx, and e may
 // or may not be stored.
 func (b *Bus) Publish(ctx context.Context, e *relay.Envelope) error {
-	if e.Kind == relay.KindRequest && e.Trace == (relay.Trace{}) {
+	if e.Kind == relay.KindRequest && e.Trace == (tracing.Context{}) {
 		traced := *e
-		traced.Trace = relay.TraceOf(ctx)
+		traced.Trace = tracing.Of(ctx)
 		e = &traced
 	}
 	if b.stores(e) {

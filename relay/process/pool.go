@@ -16,6 +16,7 @@ import (
 	"github.com/spindleloop/spindle/internal/workerproc"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/frame"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // pool is the processes of a Serve. Loop goroutine only.
@@ -171,7 +172,7 @@ func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err e
 	}
 	e := *r.Envelope
 	c.request++
-	e.ID, e.Token, e.Trace = c.request, 0, relay.TraceOf(ctx)
+	e.ID, e.Token, e.Trace = c.request, 0, tracing.Of(ctx)
 	if at, ok := ctx.Deadline(); ok {
 		e.Deadline = max(at.Sub(spindle.Now(ctx)), 1)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/process"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // pythonWorker is a worker with the module spindle.relay.
@@ -64,8 +65,8 @@ func callPython(ctx context.Context, t *testing.T, c *relay.Caller, note string)
 	if err != nil || string(reply.Body) != "ABC" || reply.Headers["Length"] != "3" {
 		return fmt.Errorf("%v, %w", reply, err)
 	}
-	trace := relay.Trace{ID: [16]byte{1}, Span: [8]byte{2}}
-	if got, err := c.Call(relay.WithTrace(ctx, trace), "work", []byte("trace")); err != nil || string(got) != trace.String() {
+	trace := tracing.Context{ID: [16]byte{1}, Span: [8]byte{2}}
+	if got, err := c.Call(tracing.With(ctx, trace), "work", []byte("trace")); err != nil || string(got) != trace.String() {
 		t.Errorf("trace %s, %v", got, err)
 	}
 	failed := (*relay.RemoteError)(nil)

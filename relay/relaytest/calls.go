@@ -9,6 +9,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 func (s *suite) replies(ctx context.Context) error {
@@ -260,9 +261,9 @@ func (s *suite) closedStream(ctx context.Context) error {
 
 func (s *suite) headers(ctx context.Context) error {
 	var got relay.Envelope
-	var trace relay.Trace
+	var trace tracing.Context
 	_, _, err := s.serve(ctx, "look", relay.ServeOptions{}, func(ctx context.Context, r *relay.Request) ([]byte, error) {
-		got, trace = *r.Envelope, relay.TraceOf(ctx)
+		got, trace = *r.Envelope, tracing.Of(ctx)
 		return nil, nil
 	})
 	if err != nil {
@@ -272,7 +273,7 @@ func (s *suite) headers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	parent, err := relay.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	parent, err := tracing.Parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	if err != nil {
 		return err
 	}
@@ -291,7 +292,7 @@ func (s *suite) headers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := bus.Publish(relay.WithTrace(ctx, parent), &relay.Envelope{Subject: "look", Headers: map[string]string{"Color": "blue"}}); err != nil {
+	if err := bus.Publish(tracing.With(ctx, parent), &relay.Envelope{Subject: "look", Headers: map[string]string{"Color": "blue"}}); err != nil {
 		return err
 	}
 	if err := s.until(ctx, "the job was handled", func() bool { return got.Headers["Color"] == "blue" }); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // spanTree records spans by their paths.
@@ -15,12 +16,12 @@ type spanTree struct{ ended []string }
 
 type spanKey struct{}
 
-func (s *spanTree) Start(ctx context.Context, info spindle.SpanInfo) (context.Context, func(spindle.SpanEnd)) {
+func (s *spanTree) Start(ctx context.Context, info tracing.Span) (context.Context, func(tracing.End)) {
 	path := info.Task
 	if above, ok := ctx.Value(spanKey{}).(string); ok {
 		path = above + "/" + path
 	}
-	return context.WithValue(ctx, spanKey{}, path), func(end spindle.SpanEnd) {
+	return context.WithValue(ctx, spanKey{}, path), func(end tracing.End) {
 		s.ended = append(s.ended, fmt.Sprintf("%s: %v", path, end.Err != nil))
 	}
 }
