@@ -137,7 +137,7 @@ func TestManyCallsCanceledInTheQueue(t *testing.T) {
 	for _, s := range slices.Backward(streams) { // the worker is busy until it has all cancellations
 		s.Close()
 	}
-	until(func() bool { return w.Stats().Revoked+w.Stats().Finished == calls })
+	until(t, func() bool { return w.Stats().Revoked+w.Stats().Finished == calls })
 	if s := w.Stats(); s.Revoked != calls-1 || s.Canceled != 1 || s.Forgotten != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -175,11 +175,11 @@ func TestManyCallsOfTasksAreCanceled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(func() bool { return w.Stats().Revoked+w.Stats().Finished == calls })
+	until(t, func() bool { return w.Stats().Revoked+w.Stats().Finished == calls })
 	if s := w.Stats(); s.Finished != s.Canceled {
 		t.Errorf("%+v", s)
 	}
-	until(func() bool { return bus.Stats().Outbox == 0 })
+	until(t, func() bool { return bus.Stats().Outbox == 0 })
 	if s := bus.Stats(); s.Dropped != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -321,7 +321,7 @@ func TestLargeAndMalformedEnvelopes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(func() bool { return bus.Stats().Dropped == before+6 })
+	until(t, func() bool { return bus.Stats().Dropped == before+6 })
 }
 
 // TestHTTPWithAHeaderThatNATSCannotCarry: headers of NATS have no line breaks, so the request is
@@ -372,7 +372,7 @@ func TestDropsAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(func() bool { return bus.Stats().Dropped == extra })
+	until(t, func() bool { return bus.Stats().Dropped == extra })
 	s.Close()
 	if n := bus.Stats().Dropped; n < extra {
 		t.Errorf("after Close %d are counted", n)

@@ -37,6 +37,7 @@ func (r *results) hold(key string, value []byte, revision uint64, since time.Tim
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.claims[key] = c
+	delete(r.seen, key)
 }
 
 func (r *results) claimOf(key string) *claim {
@@ -92,32 +93,7 @@ func (r *results) renew(key string, c *claim) {
 func (c *claim) write(r *results, key string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), r.lease/3)
 	defer cancel()
-	revision, err := r.kv.Update(ctx, keyName(key), c.value, c.revision)
-	if err == nil {
-		c.revision = revision
-		return nil
-	}
-	return c.confirm(ctx, r, key, c.value, err)
-}
-
-// confirm finds out what became of a write that has failed: the confirmation may have been lost.
-// It returns nil if the key has the value, and relay.ErrLostClaim if it has that of another
-// worker. The caller holds c.mu.
-func (c *claim) confirm(ctx context.Context, r *results, key string, value []byte, err error) error {
-	e, getErr := r.kv.Get(ctx, keyName(key))
-	switch {
-	case errors.Is(getErr, jetstream.ErrKeyNotFound):
-		return relay.ErrLostClaim
-	case getErr != nil:
-		return err
-	case bytes.Equal(e.Value(), value):
-		c.revision = e.Revision()
-		return nil
-	case bytes.Equal(e.Value(), c.value):
-		c.revision = e.Revision()
-		return err
-	}
-	return relay.ErrLostClaim
+	return c.put(ctx, r, key, c.value)
 }
 
 // replace writes a reply in place of a claim, unless another worker has the key.
@@ -125,21 +101,8 @@ func (c *claim) replace(ctx context.Context, r *results, key string, reply []byt
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := error(relay.ErrLostClaim)
-	for !c.lost {
-		var revision uint64
-		err = r.retry(ctx, func(ctx context.Context) (err error) {
-			revision, err = r.kv.Update(ctx, keyName(key), reply, c.revision)
-			return err
-		})
-		before := c.revision
-		if err != nil && !errors.Is(err, relay.ErrTooLarge) {
-			err = c.confirm(ctx, r, key, reply, err)
-		} else if err == nil {
-			c.revision = revision
-		}
-		if err == nil || errors.Is(err, relay.ErrLostClaim) || c.revision == before {
-			break // otherwise the confirmation of a renewal was lost, and the next one succeeds
-		}
+	if !c.lost {
+		err = c.put(ctx, r, key, reply)
 	}
 	if err != nil {
 		return fmt.Errorf("relay/nats: results: %w", err)
@@ -147,19 +110,85 @@ func (c *claim) replace(ctx context.Context, r *results, key string, reply []byt
 	return nil
 }
 
-// drop ends the renewal of a claim, and returns its revision. It waits for a renewal that
-// runs.
-func (r *results) drop(key string) (revision uint64, held bool) {
+// put writes a value in place of a claim. It fails with relay.ErrLostClaim if the key has the value
+// of another worker. The caller holds c.mu.
+//
+// That the server has another revision does not mean that another worker has the key. The
+// confirmation of an earlier write of this claim may have been lost. And a server of a cluster
+// confirms a write before it accepts the next one of the same key. So put looks, and tries again.
+func (c *claim) put(ctx context.Context, r *results, key string, value []byte) error {
+	for {
+		var revision uint64
+		err := r.retry(ctx, func(ctx context.Context) (err error) {
+			revision, err = r.kv.Update(ctx, keyName(key), value, c.revision)
+			return err
+		})
+		if err == nil {
+			c.revision = revision
+		}
+		if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+			return err
+		}
+		e, getErr := r.get(ctx, keyName(key))
+		if getErr == nil && e.Revision() > c.revision { // otherwise a server that is behind may have answered
+			if !bytes.Equal(e.Value(), value) && !bytes.Equal(e.Value(), c.value) {
+				return relay.ErrLostClaim
+			}
+			c.revision = e.Revision()
+			if bytes.Equal(e.Value(), value) {
+				return nil
+			}
+		}
+		if pause(ctx, conflictPause) != nil {
+			return err
+		}
+	}
+}
+
+// remove deletes a key if it has the value of a claim. Revision is that of the claim, or 0 if it is
+// not known. It fails if another write of the key is on its way for as long as ctx lasts.
+func (r *results) remove(ctx context.Context, name string, claim []byte, revision uint64) error {
+	for {
+		err := error(jetstream.ErrKeyRevisionMismatch)
+		if revision > 0 {
+			err = r.retry(ctx, func(ctx context.Context) error {
+				return r.kv.Delete(ctx, name, jetstream.LastRevision(revision))
+			})
+		}
+		if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+			return err
+		}
+		e, getErr := r.get(ctx, name)
+		switch {
+		case revision == 0 && getErr != nil:
+			return getErr // it was not written
+		case getErr == nil && e.Revision() > revision:
+			if !bytes.Equal(e.Value(), claim) {
+				return nil
+			}
+			revision = e.Revision()
+		case pause(ctx, conflictPause) != nil:
+			return err
+		}
+	}
+}
+
+// conflictPause is the wait before a key that another write has changed is looked at again.
+const conflictPause = 20 * time.Millisecond
+
+// drop ends the renewal of a claim, and returns its value and revision. It waits for a renewal
+// that runs.
+func (r *results) drop(key string) (value []byte, revision uint64, held bool) {
 	r.mu.Lock()
 	c, held := r.claims[key]
 	delete(r.claims, key)
 	r.mu.Unlock()
 	if !held {
-		return 0, false
+		return nil, 0, false
 	}
 	c.timer.Stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
-	return c.revision, !c.lost
+	return c.value, c.revision, !c.lost
 }

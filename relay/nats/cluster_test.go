@@ -35,6 +35,7 @@ func clusterCalls(t *testing.T) int {
 
 // load makes calls until all have a reply, and counts what happened.
 type load struct {
+	ctx      context.Context // of the calls; a test that hangs fails by it
 	bus      *nats.Bus
 	c        *relay.Caller
 	calls    int           // at least
@@ -52,7 +53,7 @@ func (l *load) run(t *testing.T, n int, subject string) {
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
-			for i := l.next.Add(1); (i <= int64(l.calls) || !l.enough()) && t.Context().Err() == nil; i = l.next.Add(1) {
+			for i := l.next.Add(1); (i <= int64(l.calls) || !l.enough()) && l.ctx.Err() == nil; i = l.next.Add(1) {
 				l.call(t, subject, fmt.Sprint(subject, " ", i))
 				if l.done.Add(1) == int64(l.calls+2)/3 {
 					close(l.third)
@@ -66,8 +67,9 @@ func (l *load) run(t *testing.T, n int, subject string) {
 func (l *load) call(t *testing.T, subject, key string) {
 	e := keyed(subject, key)
 	e.Body, e.Deadline = []byte(key), l.deadline
-	for {
-		reply, err := l.c.Do(t.Context(), e)
+	var last error
+	for attempts := 0; ; attempts++ {
+		reply, err := l.c.Do(l.ctx, e)
 		var remote *relay.RemoteError
 		switch {
 		case err == nil:
@@ -75,12 +77,14 @@ func (l *load) call(t *testing.T, subject, key string) {
 				t.Errorf("%s: got the reply %q", key, reply.Body)
 			}
 			return
-		case t.Context().Err() != nil:
+		case l.ctx.Err() != nil:
+			t.Errorf("%s: has no reply after %d attempts; the last has failed with %v, the one before with %v", key, attempts+1, err, last)
 			return
 		case errors.Is(err, relay.ErrDown), errors.Is(err, relay.ErrNoResponder), errors.Is(err, context.DeadlineExceeded),
 			errors.As(err, &remote):
+			last = err
 			l.retries.Add(1)
-			l.awaitServer(t)
+			l.awaitServer()
 		default:
 			t.Errorf("%s: %v", key, err)
 			return
@@ -89,16 +93,22 @@ func (l *load) call(t *testing.T, subject, key string) {
 }
 
 // awaitServer waits until the client has reconnected.
-func (l *load) awaitServer(t *testing.T) {
+func (l *load) awaitServer() {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for l.bus.Ready() != nil {
 		select {
 		case <-tick.C:
-		case <-t.Context().Done():
+		case <-l.ctx.Done():
 			return
 		}
 	}
+}
+
+// loadTime is how long a load may take: a run of many calls that SPINDLE_NATS_CALLS asks for takes
+// longer.
+func loadTime(calls int) time.Duration {
+	return 4*time.Minute + time.Duration(calls)*5*time.Millisecond
 }
 
 // TestClusterUnderLoad kills one of three servers, the one that the caller is connected to,
@@ -138,14 +148,19 @@ func TestClusterUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := clusterCalls(t)
-	plain := &load{bus: bus, c: c, calls: calls / 2, deadline: 2 * time.Second, third: make(chan struct{}), enough: func() bool { return bus.Stats().Reconnects > 0 }}
-	stored := &load{bus: bus, c: c, calls: calls / 2, deadline: 10 * time.Second, third: make(chan struct{}), enough: func() bool { return true }}
+	ctx, cancel := context.WithTimeout(t.Context(), loadTime(calls))
+	defer cancel()
+	plain := &load{ctx: ctx, bus: bus, c: c, calls: calls / 2, deadline: 2 * time.Second, third: make(chan struct{}), enough: func() bool { return bus.Stats().Reconnects > 0 }}
+	stored := &load{ctx: ctx, bus: bus, c: c, calls: calls / 2, deadline: 10 * time.Second, third: make(chan struct{}), enough: func() bool { return true }}
 	began := time.Now()
 	var all sync.WaitGroup
 	all.Go(func() { plain.run(t, 16, "plain") })
 	all.Go(func() { stored.run(t, 16, "jobs.a") })
-	<-stored.third
-	b.Kill(1)
+	select {
+	case <-stored.third:
+		b.Kill(1)
+	case <-ctx.Done(): // the calls say why
+	}
 	all.Wait()
 	kept := 0
 	effects.Range(func(key, n any) bool {

@@ -20,7 +20,7 @@ func TestDeadlineOfAStoredRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored := time.Now()
-	until(func() bool { return time.Since(stored) > 100*time.Millisecond })
+	until(t, func() bool { return time.Since(stored) > 100*time.Millisecond })
 	s := subscribe(t, bus)
 	defer s.Close()
 	asked := time.Now()
@@ -45,13 +45,13 @@ func TestStoredRequestAfterItsDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	until(func() bool { return time.Since(began) > 100*time.Millisecond })
+	until(t, func() bool { return time.Since(began) > 100*time.Millisecond })
 	w, _ := serve(t, bus, "jobs.a", func(context.Context, *relay.Request) ([]byte, error) {
 		t.Error("the handler runs")
 		return nil, nil
 	}, relay.ServeOptions{})
-	until(func() bool { return w.Stats().Expired == 1 })
-	until(func() bool {
+	until(t, func() bool { return w.Stats().Expired == 1 })
+	until(t, func() bool {
 		_, stream := streamOf(t, b)
 		return stream.CachedInfo().State.Msgs == 0
 	})

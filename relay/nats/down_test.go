@@ -38,7 +38,7 @@ func ready(bus relay.Bus) (int, string) {
 // becomes waits until a readiness check has a status.
 func becomes(t *testing.T, bus relay.Bus, status int) {
 	t.Helper()
-	until(func() bool {
+	until(t, func() bool {
 		got, _ := ready(bus)
 		return got == status
 	})
@@ -134,7 +134,7 @@ func TestServerWithoutJetStream(t *testing.T) {
 	}
 	defer bus.Close()
 	start(t, broker.Options{Address: address})
-	until(func() bool {
+	until(t, func() bool {
 		status, text := ready(bus)
 		if status == http.StatusOK {
 			t.Fatal("ready without streams")

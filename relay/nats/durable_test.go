@@ -85,7 +85,7 @@ func TestDurableRequestIsNotKeptByABusyWorker(t *testing.T) {
 				got <- d
 			}
 		}()
-		until(func() bool { return len(got) > 0 || nats.Arrived(s) > 0 })
+		until(t, func() bool { return len(got) > 0 || nats.Arrived(s) > 0 })
 		if nats.Arrived(s) > 0 {
 			t.Fatal("a worker that is busy has fetched a request")
 		}
@@ -118,13 +118,13 @@ func TestDurableRequestThatNoCallTakes(t *testing.T) {
 		_, err := s.Next(ctx)
 		left <- err
 	}()
-	until(func() bool { return fetches(t, stream) })
+	until(t, func() bool { return fetches(t, stream) })
 	cancel()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	publish(t, other, "1")
-	until(func() bool { return nats.Arrived(s) == 1 })
+	until(t, func() bool { return nats.Arrived(s) == 1 })
 	if err := bus.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func TestRequestThatIsGivenUpWhileItRuns(t *testing.T) {
 			}()
 			<-begun
 			deliverAgain(t, b)
-			until(func() bool { return bus.Stats().Dead == 1 })
+			until(t, func() bool { return bus.Stats().Dead == 1 })
 			close(release)
 			if err := <-ended; err != nil {
 				t.Error(err)
@@ -401,7 +401,7 @@ func TestClusterLosesNoJob(t *testing.T) {
 			if !errors.Is(err, relay.ErrDown) {
 				t.Fatalf("job %d: %v", i, err)
 			}
-			until(func() bool { return publisher.Ready() == nil }) // the same key, so it is stored once
+			until(t, func() bool { return publisher.Ready() == nil }) // the same key, so it is stored once
 		}
 	}
 	select {

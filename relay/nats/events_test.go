@@ -57,7 +57,7 @@ func TestCredentialsThatAreRefusedForAWhile(t *testing.T) {
 		}
 	}
 	restart("another")
-	until(func() bool { return bus.Stats().Errors >= 4 })
+	until(t, func() bool { return bus.Stats().Errors >= 4 })
 	if err := bus.Ready(); !errors.Is(err, relay.ErrDown) || !errors.Is(err, client.ErrAuthorization) {
 		t.Errorf("ready: %v", err)
 	}
@@ -65,7 +65,7 @@ func TestCredentialsThatAreRefusedForAWhile(t *testing.T) {
 		t.Errorf("%+v", bus.Stats())
 	}
 	restart("secret")
-	until(func() bool { return bus.Ready() == nil })
+	until(t, func() bool { return bus.Ready() == nil })
 	if got, err := caller(t, bus).Call(t.Context(), "echo", []byte("back")); string(got) != "back" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -112,7 +112,7 @@ func TestWorkerThatMayNotSubscribe(t *testing.T) {
 			if err := relay.NewWorker(bus).Serve(ctx, "pay", echo, o); !errors.Is(err, nats.ErrDenied) || !errors.Is(err, client.ErrPermissionViolation) {
 				t.Errorf("Serve: %v", err)
 			}
-			until(func() bool { return bus.Stats().Errors == 1 && log.has("Permissions Violation") })
+			until(t, func() bool { return bus.Stats().Errors == 1 && log.has("Permissions Violation") })
 		})
 	}
 }
@@ -145,7 +145,7 @@ func TestCallerThatMayNotPublish(t *testing.T) {
 	bus := connect(t, guarded(t, map[string]*server.Permissions{"web": mayCall("mail")}), as("web", nats.Options{ErrorLog: log.logger()}))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		until(func() bool { return bus.Stats().Errors > 0 && log.has("pay") })
+		until(t, func() bool { return bus.Stats().Errors > 0 && log.has("pay") })
 		cancel()
 	}()
 	if _, err := caller(t, bus).Call(ctx, "pay", nil); !errors.Is(err, context.Canceled) {
@@ -195,9 +195,9 @@ func TestFrozenServer(t *testing.T) {
 	b := start(t, broker.Options{Configure: func(o *server.Options) { o.PingInterval = time.Hour }})
 	bus := connect(t, b, nats.Options{ErrorLog: new(text).logger(), NATS: []client.Option{client.SetCustomDialer(f)}})
 	f.frozen.Store(true)
-	until(func() bool { return errors.Is(bus.Ready(), relay.ErrDown) })
+	until(t, func() bool { return errors.Is(bus.Ready(), relay.ErrDown) })
 	f.frozen.Store(false)
-	until(func() bool { return bus.Ready() == nil })
+	until(t, func() bool { return bus.Ready() == nil })
 }
 
 // TestPartitionedWorker gets no more calls when the server has noticed that it does not answer.
@@ -212,7 +212,7 @@ func TestPartitionedWorker(t *testing.T) {
 	serve(t, partitioned, "echo", echo, relay.ServeOptions{})
 	c := caller(t, reachable)
 	f.frozen.Store(true)
-	until(func() bool {
+	until(t, func() bool {
 		for range 20 {
 			if _, err := c.Do(t.Context(), relay.Envelope{Subject: "echo", Deadline: 100 * time.Millisecond}); err != nil {
 				return false
@@ -221,5 +221,5 @@ func TestPartitionedWorker(t *testing.T) {
 		return true
 	})
 	f.frozen.Store(false)
-	until(func() bool { return partitioned.Ready() == nil })
+	until(t, func() bool { return partitioned.Ready() == nil })
 }

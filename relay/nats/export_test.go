@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/spindleloop/spindle/relay"
 )
@@ -27,6 +28,12 @@ func Claims(r relay.Results) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.claims)
+}
+
+// WrapBucket replaces the bucket of a store of replies.
+func WrapBucket(r relay.Results, wrap func(jetstream.KeyValue) jetstream.KeyValue) {
+	s := r.(*results)
+	s.kv = wrap(s.kv)
 }
 
 // Overflow adds an envelope to the overflow, as TryPublish does in a task if the outbox is full.

@@ -131,7 +131,7 @@ func (f *faulty) connect(t *testing.T, name string) *member {
 	m := &member{name: name, dialer: &breaker{open: map[net.Conn]bool{}}}
 	o := as(name, nats.Options{ErrorLog: new(text).logger(), NATS: []client.Option{client.SetCustomDialer(m.dialer), client.Timeout(2 * time.Second)}})
 	var err error
-	until(func() bool { // servers may be down
+	until(t, func() bool { // servers may be down
 		m.bus, err = nats.Connect(t.Context(), f.b.URL(), o)
 		return err == nil
 	})

@@ -101,7 +101,7 @@ func TestFrozenWorkerLosesItsCalls(t *testing.T) {
 		return string(reply.Body), nil
 	}
 	answers := func() bool { name, _ := ask(); return name == "process" }
-	until(answers)
+	until(t, answers)
 
 	hedging, err := relay.NewCaller(t.Context(), connect(t, b, nats.Options{}), relay.CallerOptions{Hedge: 50 * time.Millisecond})
 	if err != nil {
@@ -118,7 +118,7 @@ func TestFrozenWorkerLosesItsCalls(t *testing.T) {
 		t.Error("the frozen worker has got no call")
 	}
 	process.Signal(syscall.SIGCONT)
-	until(answers)
+	until(t, answers)
 
 	process.Signal(syscall.SIGSTOP)
 	frozen, last, lost := time.Now(), time.Duration(0), 0
@@ -140,5 +140,5 @@ func TestFrozenWorkerLosesItsCalls(t *testing.T) {
 		t.Errorf("the worker got calls for %v", last)
 	}
 	process.Signal(syscall.SIGCONT)
-	until(answers)
+	until(t, answers)
 }

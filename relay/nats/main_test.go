@@ -2,6 +2,8 @@ package nats_test
 
 import (
 	"context"
+	"os"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -13,9 +15,17 @@ import (
 	"github.com/spindleloop/spindle/relay/nats/broker"
 )
 
-// start starts servers for a test.
+// start starts servers for a test. A test that waits for something that never comes ends the program
+// with all stacks, long before the time of the whole package is over.
 func start(t testing.TB, o broker.Options) *broker.Broker {
 	t.Helper()
+	if os.Getenv("SPINDLE_NATS_CALLS") == "" && os.Getenv("SPINDLE_NATS_FAULTY_CALLS") == "" {
+		limit := time.AfterFunc(5*time.Minute, func() {
+			debug.SetTraceback("all")
+			panic(t.Name() + " has not ended after five minutes")
+		})
+		t.Cleanup(func() { limit.Stop() })
+	}
 	b, err := broker.Start(o)
 	if err != nil {
 		t.Fatal(err)
@@ -65,11 +75,14 @@ func serve(t testing.TB, bus relay.Bus, subject string, h relay.Handler, o relay
 	return w, stop
 }
 
-// until returns when a condition holds. It polls, because the client of NATS has no events for
-// most of what it does.
-func until(holds func() bool) {
-	for !holds() {
-		time.Sleep(time.Millisecond)
+// until returns when a condition holds, and fails the test if it does not in two minutes. It polls,
+// because the client of NATS has no events for most of what it does.
+func until(t testing.TB, holds func() bool) {
+	t.Helper()
+	for began := time.Now(); !holds(); time.Sleep(time.Millisecond) {
+		if time.Since(began) > 2*time.Minute {
+			t.Fatal("this has not become true in two minutes")
+		}
 	}
 }
 

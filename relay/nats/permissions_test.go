@@ -205,7 +205,7 @@ func TestWorkerCannotAnswerForAnother(t *testing.T) {
 			if err := m.Respond([]byte("mailed")); err != nil {
 				t.Error(err)
 			}
-			until(func() bool { return c.Stats().Waiting == 0 })
+			until(t, func() bool { return c.Stats().Waiting == 0 })
 		})
 	}
 }

@@ -59,7 +59,7 @@ func (b *Bus) Results(ctx context.Context, o ResultsOptions) (relay.Results, err
 	if o.Lease == 0 {
 		o.Lease = time.Minute
 	}
-	r := &results{lease: o.Lease, claims: map[string]*claim{}}
+	r := &results{b: b, lease: o.Lease, claims: map[string]*claim{}, seen: map[string]sighting{}}
 	err := blocking(ctx, func() error {
 		return provision(ctx, func(ctx context.Context) (err error) {
 			r.kv, err = b.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
@@ -77,11 +77,47 @@ func (b *Bus) Results(ctx context.Context, o ResultsOptions) (relay.Results, err
 // results is the relay.Results of a bucket. The value of a key is a claim or a reply; the
 // first byte says which.
 type results struct {
+	b     *Bus
 	kv    jetstream.KeyValue
 	lease time.Duration
 
 	mu     sync.Mutex
-	claims map[string]*claim // that this store holds; guarded by mu
+	claims map[string]*claim   // that this store holds, by key; guarded by mu
+	seen   map[string]sighting // claims of other workers, by key; guarded by mu
+}
+
+// sighting is when a store has first seen the revision of a claim.
+type sighting struct {
+	revision uint64
+	at       time.Time
+}
+
+// mostSeen is how many sightings a store keeps.
+const mostSeen = 10_000
+
+// hasEnded reports whether the claim of another worker was not renewed for a lease. The time counts
+// from the first Load that has seen it: each may have less time than the lease.
+func (r *results) hasEnded(key string, revision uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s, ok := r.seen[key]; ok && s.revision == revision {
+		return time.Since(s.at) > r.lease
+	}
+	if len(r.seen) == mostSeen {
+		for other := range r.seen { // any of them: its lease counts from its next Load
+			delete(r.seen, other)
+			break
+		}
+	}
+	r.seen[key] = sighting{revision, time.Now()}
+	return false
+}
+
+// forget removes the sighting of a key that has a reply, or is this store's.
+func (r *results) forget(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.seen, key)
 }
 
 const (
@@ -101,8 +137,6 @@ func (r *results) Load(ctx context.Context, key string) (body []byte, ok bool, e
 func (r *results) load(ctx context.Context, key string) ([]byte, bool, error) {
 	name := keyName(key)
 	mine := append([]byte{isClaim}, rand.Text()...)
-	var seen uint64 // revision of another worker's claim
-	var since time.Time
 	for {
 		began := time.Now()
 		revision, err := r.create(ctx, name, mine)
@@ -110,6 +144,7 @@ func (r *results) load(ctx context.Context, key string) ([]byte, bool, error) {
 			r.hold(key, mine, revision, began)
 			return nil, false, nil
 		} else if !errors.Is(err, jetstream.ErrKeyExists) {
+			r.abandon(name, mine)
 			return nil, false, err
 		}
 		e, err := r.get(ctx, name)
@@ -117,25 +152,35 @@ func (r *results) load(ctx context.Context, key string) ([]byte, bool, error) {
 		case errors.Is(err, jetstream.ErrKeyNotFound):
 			continue // released
 		case err != nil:
+			r.abandon(name, mine)
 			return nil, false, err
 		case len(e.Value()) > 0 && e.Value()[0] == isReply:
+			r.forget(key)
 			return e.Value()[1:], true, nil
 		case bytes.Equal(e.Value(), mine):
 			r.hold(key, mine, e.Revision(), began)
 			return nil, false, nil
-		case e.Revision() != seen:
-			seen, since = e.Revision(), time.Now()
-		case time.Since(since) > r.lease:
+		case r.hasEnded(key, e.Revision()):
 			began := time.Now()
-			if revision, err := r.kv.Update(ctx, name, mine, seen); err == nil {
+			if revision, err := r.kv.Update(ctx, name, mine, e.Revision()); err == nil {
 				r.hold(key, mine, revision, began)
 				return nil, false, nil
 			} // otherwise it has changed, or is tried again
 		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
+		if err := pause(ctx, conflictPause); err != nil {
 			return nil, false, err
 		}
 	}
+}
+
+// abandon deletes a claim that Load may have written although it has failed: a confirmation may
+// have been lost. If this fails too, the claim ends with the lease.
+func (r *results) abandon(name string, claim []byte) {
+	r.b.background(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+		defer cancel()
+		_ = r.remove(ctx, name, claim, 0)
+	})
 }
 
 // Store keeps a reply. It does not end with ctx: the effect of the request has happened. If it
@@ -164,13 +209,13 @@ func (r *results) Store(ctx context.Context, key string, body []byte) error {
 // Release ends the claim of a request that has failed.
 func (r *results) Release(ctx context.Context, key string) {
 	_ = shielded(ctx, func(ctx context.Context) error { // if this fails, the claim ends with the lease
-		revision, held := r.drop(key)
+		claim, revision, held := r.drop(key)
 		if !held {
 			return nil
 		}
 		ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 		defer cancel()
-		return r.kv.Delete(ctx, keyName(key), jetstream.LastRevision(revision))
+		return r.remove(ctx, keyName(key), claim, revision)
 	})
 }
 

@@ -73,7 +73,7 @@ func TestStatusAndCancellationOfJobs(t *testing.T) {
 	if key := <-began; key != "bad" {
 		t.Errorf("%s runs", key)
 	}
-	until(func() bool { j := findJob(t, bus, "bad"); return j != nil && j.Dead && j.Reason == "no good" })
+	until(t, func() bool { j := findJob(t, bus, "bad"); return j != nil && j.Dead && j.Reason == "no good" })
 	for _, key := range []string{"first", "waits"} {
 		if job := findJob(t, bus, key); job != nil {
 			t.Errorf("%s is %+v after it was cancelled", key, job)
@@ -98,7 +98,7 @@ func TestMetricsOfJobs(t *testing.T) {
 	publishJob(t, bus, "one")
 	publishJob(t, bus, "two")
 	<-began
-	until(func() bool {
+	until(t, func() bool {
 		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "http://localhost/metrics", nil)
 		r.RemoteAddr = "127.0.0.1:1"
 		inspect.Handler(inspect.Options{}).ServeHTTP(w, r)

@@ -110,9 +110,9 @@ func TestDeadlineInTheQueue(t *testing.T) {
 	if d, err := s.Next(t.Context()); err != nil || d.Deadline <= time.Hour-time.Minute || d.Deadline > time.Hour {
 		t.Errorf("%v, %v", d.Envelope, err)
 	}
-	until(func() bool { return nats.Queued(s) == 2 })
+	until(t, func() bool { return nats.Queued(s) == 2 })
 	queued := time.Now()
-	until(func() bool { return time.Since(queued) > time.Millisecond })
+	until(t, func() bool { return time.Since(queued) > time.Millisecond })
 	for range 2 {
 		if d, err := s.Next(t.Context()); err != nil || d.Deadline >= 0 {
 			t.Errorf("%v left, %v", d.Deadline, err)
