@@ -7,7 +7,7 @@ import (
 
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/relay"
-	frames "github.com/spindleloop/spindle/relay/frame"
+	frames "github.com/spindleloop/spindle/internal/frame"
 )
 
 // frame is a frame for a worker: its head, and its body, which may be large and is not copied.

@@ -14,7 +14,7 @@ import (
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/internal/workerproc"
 	"github.com/spindleloop/spindle/relay"
-	frames "github.com/spindleloop/spindle/relay/frame"
+	frames "github.com/spindleloop/spindle/internal/frame"
 )
 
 // worker is a process that serves. It speaks HTTP on a Unix socket. Its standard input and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -22,7 +23,7 @@ type Caller struct {
 	o     CallerOptions
 	clock clock
 	inbox string // the subject of replies; random, so that no other Caller has it
-	sub   Listener
+	sub   io.Closer
 
 	local  bool           // the bus is a Local
 	epoch  time.Time      // when the Caller was made; deadlines count from here
@@ -53,9 +54,9 @@ type CallerOptions struct {
 	// Zero means 100,000.
 	MaxWaiters int
 
-	// WhenFull says what a call does if the queue of its subject is full. By default it
-	// waits, within its deadline.
-	WhenFull WhenFull
+	// FailWhenFull makes a call fail with ErrFull if the queue of its subject is full.
+	// Otherwise it waits for space, within its deadline.
+	FailWhenFull bool
 
 	// Intercept, if set, is called around each call: it may change the request, make the call
 	// with next, once, several times or not at all, and change the reply. For a stream, next
@@ -73,15 +74,6 @@ type CallerOptions struct {
 	// stores, are sent once.
 	Hedge time.Duration
 }
-
-// WhenFull is what to do if the queue of a subject is full.
-type WhenFull uint8
-
-// A call waits for space in the queue, or fails with ErrFull.
-const (
-	WaitWhenFull WhenFull = iota
-	FailWhenFull
-)
 
 // CallerStats are counts of a Caller since it was made. Each call is in exactly one of
 // Waiting, Replied, TimedOut, Canceled and Failed.
@@ -251,7 +243,7 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	w.limited = limit == c.o.Timeout && !scoped
 	how := failed
 	err = c.bus.TryPublish(&req.Envelope)
-	if err == ErrMustWait || err == ErrFull && c.o.WhenFull == WaitWhenFull {
+	if err == ErrMustWait || err == ErrFull && !c.o.FailWhenFull {
 		how, err = c.publishWithin(ctx, w, limit)
 		now = c.clock.now()
 	}

@@ -33,7 +33,7 @@ func TestStreamThatIsNotRead(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				for len(c.Waiters()) > 0 {
+				for c.Stats().Waiting > 0 {
 					if err := spindle.Sleep(ctx, 100*time.Millisecond); err != nil {
 						return err
 					}

@@ -33,7 +33,7 @@ func TestDrainInACancelledRun(t *testing.T) {
 						err := spindle.Sleep(ctx, c.takes)
 						whole = err == nil
 						return nil, err
-					}, relay.ServeOptions{Run: relay.InTasks, Drain: c.drain})
+					}, relay.ServeOptions{InTasks: true, Drain: c.drain})
 				})
 				if err := sim.WaitAllBlocked(ctx); err != nil {
 					return err

@@ -38,13 +38,13 @@ func (s *service) handle(ctx context.Context, v running) (body []byte, err error
 func (s *service) handleOnce(ctx context.Context, v running, key string) (body []byte, err error) {
 	r := v.request()
 	ended := false // otherwise the handler has failed, and its key is given back
-	defer func() {
-		if results, reserves := s.o.Results.(Releaser); reserves && !ended {
-			results.Release(ctx, key)
-		}
-	}()
 	var lost atomic.Bool
 	if c, ok := s.o.Results.(Claimer); ok {
+		defer func() {
+			if !ended {
+				c.Release(ctx, key)
+			}
+		}()
 		r.fence = c.Claimed(key, func() {
 			lost.Store(true)
 			v.stop()

@@ -6,72 +6,56 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
-// WaiterInfo describes a call that waits.
-type WaiterInfo struct {
-	ID       uint64
-	TraceID  string // in hexadecimal; "" for none
-	Subject  string
-	Age      time.Duration
-	Deadline time.Duration // the time that remains
-	Stream   bool
-	Task     bool // called by a task; otherwise by a goroutine
+// waiters describes the calls that wait, oldest first. The caller holds c.mu.
+func (c *Caller) waiters() (texts []string) {
+	now := c.clock.now()
+	var all []*waiter
+	for i := range c.reg.slots {
+		if w := c.reg.slots[i].w; w != nil {
+			all = append(all, w)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *waiter) int { return cmp.Compare(b.age(now), a.age(now)) })
+	for _, w := range all {
+		texts = append(texts, w.describe(now))
+	}
+	return texts
 }
 
-func (i WaiterInfo) String() string {
+// age returns for how long a waiter has waited. The caller holds c.mu.
+func (w *waiter) age(now time.Time) time.Duration {
+	left, _ := w.req.remaining(now)
+	return w.req.Deadline - left
+}
+
+// describe describes a waiter. The caller holds c.mu.
+func (w *waiter) describe(now time.Time) string {
 	kind := "call"
-	if i.Stream {
+	if w.stream {
 		kind = "stream"
 	}
-	text := fmt.Sprintf("%s %d of %s, age %v, %v left", kind, i.ID, i.Subject, i.Age, i.Deadline)
-	if i.TraceID != "" {
-		text += ", trace " + i.TraceID
+	left, _ := w.req.remaining(now)
+	text := fmt.Sprintf("%s %d of %s, age %v, %v left", kind, w.req.ID, w.req.Subject, w.req.Deadline-left, left)
+	if id := traceID(&w.req.Trace); id != "" {
+		text += ", trace " + id
 	}
 	return text
 }
 
-// Waiters lists the calls that wait, oldest first.
-func (c *Caller) Waiters() []WaiterInfo {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.waiters()
-}
-
-// waiters is Waiters. The caller holds c.mu.
-func (c *Caller) waiters() []WaiterInfo {
-	now := c.clock.now()
-	all := make([]WaiterInfo, 0, c.reg.n)
-	for i := range c.reg.slots {
-		if w := c.reg.slots[i].w; w != nil {
-			all = append(all, w.info(now))
-		}
-	}
-	slices.SortFunc(all, func(a, b WaiterInfo) int { return cmp.Compare(b.Age, a.Age) })
-	return all
-}
-
-// info describes a waiter. The caller holds c.mu.
-func (w *waiter) info(now time.Time) WaiterInfo {
-	left, _ := w.req.remaining(now)
-	return WaiterInfo{
-		ID: w.req.ID, TraceID: traceID(&w.req.Trace), Subject: w.req.Subject,
-		Age: w.req.Deadline - left, Deadline: left, Stream: w.stream, Task: w.home.l != nil,
-	}
-}
-
 // LeakError is the error of Caller.Close when calls still wait.
-type LeakError struct{ Waiters []WaiterInfo }
+type LeakError struct {
+	Calls []string // that wait, oldest first: subject, age, the time that remains, and the trace
+}
 
 func (e *LeakError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "relay: Close: %d calls wait; end their scopes, or close their streams, first", len(e.Waiters))
-	for _, w := range e.Waiters[:min(len(e.Waiters), 10)] {
-		fmt.Fprintf(&b, "\n\t%v", w)
+	text := fmt.Sprintf("relay: Close: %d calls wait; end their scopes, or close their streams, first", len(e.Calls))
+	for _, call := range e.Calls[:min(len(e.Calls), 10)] {
+		text += "\n\t" + call
 	}
-	return b.String()
+	return text
 }
 
 // Close ends the Caller. Calls that still wait fail with ErrClosed, their workers are

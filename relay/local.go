@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -218,7 +219,7 @@ func (b *Local) change(subject string, fn func(t *topic)) error {
 
 // Listen calls deliver for each envelope of a subject. Deliver runs on the goroutine that
 // publishes.
-func (b *Local) Listen(_ context.Context, subject string, deliver func(*Envelope)) (Listener, error) {
+func (b *Local) Listen(_ context.Context, subject string, deliver func(*Envelope)) (io.Closer, error) {
 	l := &listener{b: b, subject: subject, deliver: deliver}
 	err := b.change(subject, func(t *topic) { t.listeners = append(t.listeners, l) })
 	if err != nil {

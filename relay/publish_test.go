@@ -21,7 +21,7 @@ func TestFullQueue(t *testing.T) {
 		}
 		defer sub.Close()
 		waits := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Second, MaxWaiters: 2})
-		fails := newCaller(t, ctx, bus, relay.CallerOptions{WhenFull: relay.FailWhenFull})
+		fails := newCaller(t, ctx, bus, relay.CallerOptions{FailWhenFull: true})
 		_, err = waits.Open(ctx, relay.Envelope{Subject: "work", Deadline: time.Hour}) // fills the queue
 		if err != nil {
 			return err
@@ -162,7 +162,7 @@ func TestCloseEndsCallsThatWaitForSpace(t *testing.T) {
 				return err
 			}
 			before := spindle.Now(ctx)
-			if err := c.Close(); !errors.As(err, &leaked) || len(leaked.Waiters) != 2 {
+			if err := c.Close(); !errors.As(err, &leaked) || len(leaked.Calls) != 2 {
 				t.Errorf("Close: %v", err)
 			}
 			if err := sim.WaitAllBlocked(ctx); err != nil {

@@ -37,6 +37,7 @@ package relay
 
 import (
 	"context"
+	"io"
 	"time"
 )
 
@@ -61,10 +62,11 @@ type Bus interface {
 	// TryPublish is Publish that fails with ErrFull instead of waiting.
 	TryPublish(e *Envelope) error
 
-	// Listen calls deliver for each envelope of a subject, until the Listener is closed.
+	// Listen calls deliver for each envelope of a subject, until the result is closed. When
+	// its Close has returned, deliver is not called again.
 	// Deliver does not wait; it may be called from any goroutine, but not for two
 	// envelopes of one publisher at a time.
-	Listen(ctx context.Context, subject string, deliver func(e *Envelope)) (Listener, error)
+	Listen(ctx context.Context, subject string, deliver func(e *Envelope)) (io.Closer, error)
 
 	// Subscribe joins a queue group. Each envelope of the subject goes to one member.
 	// Members with the group "" are in a group of their own.
@@ -74,12 +76,6 @@ type Bus interface {
 	Ready() error
 
 	// Close ends all subscriptions.
-	Close() error
-}
-
-// Listener is a registration of Bus.Listen.
-type Listener interface {
-	// Close ends the registration. When it has returned, deliver is not called again.
 	Close() error
 }
 

@@ -12,7 +12,7 @@ import (
 // IdempotencyKey of the request. The key alone decides: every client that sends it gets the
 // reply. So keys must be unique among all clients, and hard to guess where clients must not
 // see each other's replies. Methods may be called from any goroutine; with
-// ServeOptions.Run InTasks they must not block.
+// ServeOptions.InTasks they must not block.
 type Results interface {
 	// Load returns the reply that is kept for a key.
 	Load(ctx context.Context, key string) (reply []byte, ok bool, err error)
@@ -22,21 +22,18 @@ type Results interface {
 	Store(ctx context.Context, key string, reply []byte) error
 }
 
-// Releaser is implemented by Results that reserve a key when Load finds nothing, so that no
-// other worker handles a request with the key at the same time.
-type Releaser interface {
-	// Release ends the reservation of a key. It is called instead of Store when the
-	// handler has failed.
-	Release(ctx context.Context, key string)
-}
-
-// Claimer is implemented by Results that reserve a key, and may lose the reservation to another
-// worker when this one was not heard of for too long.
+// Claimer is implemented by Results that reserve a key when Load finds nothing, so that no other
+// worker handles a request with the key at the same time. They may lose the reservation to
+// another worker when this one was not heard of for too long.
 type Claimer interface {
 	// Claimed is called after Load has reserved a key. It returns the fencing token of the
 	// reservation: a number that is larger than those of all earlier ones of the key. It
 	// calls lost, on any goroutine, if the reservation is lost before Store or Release.
 	Claimed(key string, lost func()) (fence uint64)
+
+	// Release ends the reservation of a key. It is called instead of Store when the
+	// handler has failed.
+	Release(ctx context.Context, key string)
 }
 
 // NewResults returns Results in memory, for up to most replies. The oldest goes first.

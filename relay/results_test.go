@@ -60,7 +60,7 @@ func TestRedelivery(t *testing.T) {
 			n.Go(func(ctx context.Context) error {
 				return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 					first = s
-					return relay.NewWorker(bus).Serve(ctx, "work", handle, relay.ServeOptions{Run: relay.InTasks, Drain: time.Second})
+					return relay.NewWorker(bus).Serve(ctx, "work", handle, relay.ServeOptions{InTasks: true, Drain: time.Second})
 				})
 			})
 			if err := sim.WaitAllBlocked(ctx); err != nil {
@@ -72,7 +72,7 @@ func TestRedelivery(t *testing.T) {
 					return err
 				}
 				first.Cancel(nil)
-				return relay.NewWorker(bus).Serve(ctx, "work", handle, relay.ServeOptions{Run: relay.InTasks})
+				return relay.NewWorker(bus).Serve(ctx, "work", handle, relay.ServeOptions{InTasks: true})
 			})
 			reply, err := c.Call(ctx, "work", nil)
 			if string(reply) != "second" || len(attempts) != 2 {
@@ -113,7 +113,7 @@ func TestRetry(t *testing.T) {
 				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 					defer n.Scope().Cancel(nil)
 					n.Go(func(ctx context.Context) error {
-						return relay.NewWorker(bus).Serve(ctx, "work", c.handle, relay.ServeOptions{Run: relay.InTasks})
+						return relay.NewWorker(bus).Serve(ctx, "work", c.handle, relay.ServeOptions{InTasks: true})
 					})
 					if err := sim.WaitAllBlocked(ctx); err != nil {
 						return err
@@ -151,7 +151,7 @@ func TestRedeliveryOfARequestThatRuns(t *testing.T) {
 						return relay.NewWorker(bus).Serve(ctx, "work", func(ctx context.Context, r *relay.Request) ([]byte, error) {
 							handled++
 							return nil, spindle.Sleep(ctx, time.Second)
-						}, relay.ServeOptions{Run: relay.InTasks, Concurrency: 2, Results: relay.NewResults(1)})
+						}, relay.ServeOptions{InTasks: true, Concurrency: 2, Results: relay.NewResults(1)})
 					})
 					if err := sim.WaitAllBlocked(ctx); err != nil {
 						return err

@@ -9,7 +9,7 @@ import (
 // serveOnGoroutines serves with a goroutine for each handler. The goroutines are reused.
 func (s *service) serveOnGoroutines(ctx context.Context) error {
 	if s.clock.l != nil && spindle.Current(ctx) != nil && !s.clock.l.Internal().Kernel().Real() {
-		panic("relay: handlers run on goroutines, which a simulated run cannot have; set ServeOptions.Run to InTasks")
+		panic("relay: handlers run on goroutines, which a simulated run cannot have; set ServeOptions.InTasks")
 	}
 	s.spawn = func() { go s.pullOnGoroutine() }
 	return s.run(ctx)

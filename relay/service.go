@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -31,7 +32,7 @@ type service struct {
 	tracer  tracing.Tracer  // or nil
 
 	sub               Subscription
-	control, canceler Listener
+	control, canceler io.Closer
 	ended             *cosync.Inbox[struct{}] // has a value when the last puller has ended
 	spawn             func()                  // starts a puller
 
@@ -75,7 +76,7 @@ func (s *service) open(ctx context.Context) (err error) {
 }
 
 func (s *service) close() {
-	for _, l := range []Listener{s.control, s.canceler} {
+	for _, l := range []io.Closer{s.control, s.canceler} {
 		if l != nil {
 			l.Close()
 		}

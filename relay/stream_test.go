@@ -67,7 +67,7 @@ func TestCreditThatIsNotTaken(t *testing.T) {
 						}
 					}
 					return nil, nil
-				}, relay.ServeOptions{Run: relay.InTasks})
+				}, relay.ServeOptions{InTasks: true})
 			})
 			if err := sim.WaitAllBlocked(ctx); err != nil {
 				return err

@@ -50,8 +50,9 @@ type ServeOptions struct {
 	// of the bus. Zero means 64.
 	Concurrency int
 
-	// Run says where handlers run.
-	Run Mode
+	// InTasks makes handlers run in tasks of the loop that Serve is called on, and then
+	// they must not block. Otherwise they run on goroutines, and may.
+	InTasks bool
 
 	// Ready, if set, is called once, when requests reach the worker.
 	Ready func()
@@ -76,16 +77,6 @@ type ServeOptions struct {
 	// slog.Default().
 	ErrorLog *slog.Logger
 }
-
-// Mode is where the handlers of a worker run.
-type Mode uint8
-
-// Handlers run on goroutines, and may block; or in tasks of the loop that Serve is called
-// on, and must not.
-const (
-	OnGoroutines Mode = iota
-	InTasks
-)
 
 // NewWorker makes a Worker.
 func NewWorker(bus Bus) *Worker {
@@ -121,7 +112,7 @@ func (w *Worker) Serve(ctx context.Context, subject string, h Handler, o ServeOp
 	if o.Concurrency < 0 || o.Drain < 0 {
 		panic("relay: Serve with a negative limit")
 	}
-	if o.Run == InTasks && spindle.Current(ctx) == nil {
+	if o.InTasks && spindle.Current(ctx) == nil {
 		panic("relay: Serve with InTasks must be called in a task, with the task's context")
 	}
 	if o.Group == "" {
@@ -151,7 +142,7 @@ func (w *Worker) Serve(ctx context.Context, subject string, h Handler, o ServeOp
 		s.returned = true
 		w.forgetEnded()
 	}()
-	if o.Run == InTasks {
+	if o.InTasks {
 		return s.serveInTasks(ctx)
 	}
 	return s.serveOnGoroutines(ctx)

@@ -20,7 +20,7 @@ const module = "github.com/spindleloop/spindle"
 // packages are the public packages, in the order of the navigation.
 var packages = []string{
 	".", "loop", "cosync", "stream", "files", "proc", "transport", "web", "web/webgrpc", "ws", "relay",
-	"relay/frame", "relay/gateway", "relay/nats", "relay/process", "relay/relaytest", "pyapp", "inspect", "inspect/otel", "sim",
+	"relay/gateway", "relay/nats", "relay/process", "relay/relaytest", "pyapp", "inspect", "inspect/otel", "sim",
 }
 
 // reference writes a page for each package and an index, and returns their lines of the

@@ -76,7 +76,7 @@ func python() string {
 
 // serve is the web plane. When a client leaves, its call is cancelled, and its handler with it.
 func serve(ctx context.Context, bus relay.Bus, addr string, out io.Writer) error {
-	c, err := relay.NewCaller(ctx, bus, relay.CallerOptions{WhenFull: relay.FailWhenFull})
+	c, err := relay.NewCaller(ctx, bus, relay.CallerOptions{FailWhenFull: true})
 	if err != nil {
 		return err
 	}

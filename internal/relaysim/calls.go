@@ -159,7 +159,7 @@ func (a *account) work(ctx context.Context, h *sim.Host) error {
 		defer bus.Close()
 		return relay.NewWorker(bus).Serve(ctx, "work", func(ctx context.Context, r *relay.Request) ([]byte, error) {
 			return a.handle(ctx, h, r)
-		}, relay.ServeOptions{Run: relay.InTasks, Concurrency: 2, Drain: 100 * time.Millisecond, ErrorLog: slog.New(slog.DiscardHandler)})
+		}, relay.ServeOptions{InTasks: true, Concurrency: 2, Drain: 100 * time.Millisecond, ErrorLog: slog.New(slog.DiscardHandler)})
 	})
 }
 

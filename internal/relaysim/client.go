@@ -2,6 +2,7 @@ package relaysim
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/spindleloop/spindle"
@@ -182,7 +183,7 @@ func (b *Bus) Flush(ctx context.Context) error {
 }
 
 // Listen registers deliver for a subject.
-func (b *Bus) Listen(ctx context.Context, subject string, deliver func(*relay.Envelope)) (relay.Listener, error) {
+func (b *Bus) Listen(ctx context.Context, subject string, deliver func(*relay.Envelope)) (io.Closer, error) {
 	s := &sub{subject: subject, deliver: deliver}
 	return s, b.add(s)
 }

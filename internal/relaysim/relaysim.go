@@ -19,8 +19,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/frame"
 	"github.com/spindleloop/spindle/relay"
-	"github.com/spindleloop/spindle/relay/frame"
 )
 
 type op uint8

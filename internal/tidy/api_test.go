@@ -32,7 +32,6 @@ var stability = []struct{ dir, level string }{
 	{"web", "young"},
 	{"ws", "young"},
 	{"relay", "young"},
-	{"relay/frame", "young"},
 	{"relay/gateway", "young"},
 	{"relay/process", "young"},
 	{"relay/relaytest", "young"},

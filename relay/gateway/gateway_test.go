@@ -203,7 +203,7 @@ func TestFull(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{Queue: 1})
 	release := make(chan struct{})
 	w, _ := serve(t, bus, "work", relay.ServeOptions{Concurrency: 1}, work(release))
-	webPlane(t, bus, relay.CallerOptions{WhenFull: relay.FailWhenFull}, func(c *relay.Caller) http.Handler {
+	webPlane(t, bus, relay.CallerOptions{FailWhenFull: true}, func(c *relay.Caller) http.Handler {
 		return web.Inline(gateway.New(c, gateway.Route{Subject: "work"}))
 	}, func(ctx context.Context, url string) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
@@ -301,7 +301,7 @@ func TestASYNC01(t *testing.T) {
 					}
 					released.Store(true)
 					return nil, nil
-				}, relay.ServeOptions{Run: relay.InTasks})
+				}, relay.ServeOptions{InTasks: true})
 			})
 			if err := spindle.Yield(ctx); err != nil {
 				return err

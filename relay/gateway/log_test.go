@@ -119,7 +119,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	bus := &refusingBus{Bus: local}
 	serve(t, local, "work", relay.ServeOptions{}, echo)
 	var log strings.Builder // written on the loop
-	webPlane(t, bus, relay.CallerOptions{WhenFull: relay.FailWhenFull}, func(c *relay.Caller) http.Handler {
+	webPlane(t, bus, relay.CallerOptions{FailWhenFull: true}, func(c *relay.Caller) http.Handler {
 		return web.Inline(gateway.New(c, gateway.Route{Subject: "work", ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}))
 	}, func(ctx context.Context, url string) error {
 		for outage := 1; outage <= 2; outage++ {

@@ -330,7 +330,7 @@ func TestDurableQueueIsBounded(t *testing.T) {
 func TestDurableCallDoesNotWaitWhenFull(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
 	bus := connect(t, b, durable(nats.Durable{MaxRequests: 1}))
-	c, err := relay.NewCaller(t.Context(), bus, relay.CallerOptions{WhenFull: relay.FailWhenFull, Timeout: time.Minute})
+	c, err := relay.NewCaller(t.Context(), bus, relay.CallerOptions{FailWhenFull: true, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

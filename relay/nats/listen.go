@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"io"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -23,7 +24,7 @@ type listener struct {
 
 // Listen calls deliver for each envelope of a subject, on a goroutine of its own. It
 // returns when the server has the registration.
-func (b *Bus) Listen(ctx context.Context, subject string, deliver func(*relay.Envelope)) (relay.Listener, error) {
+func (b *Bus) Listen(ctx context.Context, subject string, deliver func(*relay.Envelope)) (io.Closer, error) {
 	l := &listener{b: b, deliver: deliver, subject: subject}
 	if isAddress(subject) {
 		l.subject += ".>"

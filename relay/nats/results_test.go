@@ -450,7 +450,7 @@ func TestResultsOfATaskThatIsCanceled(t *testing.T) {
 				}
 			}
 			sc.Cancel(nil)
-			r.(relay.Releaser).Release(ctx, "released")
+			r.(relay.Claimer).Release(ctx, "released")
 			return r.Store(ctx, "kept", []byte("reply"))
 		})
 	})

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/frame"
 	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/relay"
-	"github.com/spindleloop/spindle/relay/frame"
 	"github.com/spindleloop/spindle/relay/process"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/frame"
 	"github.com/spindleloop/spindle/internal/workerproc"
 	"github.com/spindleloop/spindle/relay"
-	"github.com/spindleloop/spindle/relay/frame"
 	"github.com/spindleloop/spindle/tracing"
 )
 

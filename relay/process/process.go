@@ -8,8 +8,8 @@
 //
 // # The worker's side
 //
-// A worker reads frames from its standard input and writes frames to its standard output; see
-// package frame for their form. It gets one request at a time, and answers with any
+// A worker reads frames from its standard input and writes frames to its standard output, in the form
+// below. It gets one request at a time, and answers with any
 // number of items, if the request has a "seq", and then a reply, or a
 // failure with the text of the error as its body. All of them have
 // the "id" of the request; items are numbered by "seq" from 1, and the reply has the number of
@@ -23,6 +23,21 @@
 //	    return request.body.upper()
 //
 //	relay.work(upper)
+//
+// # Frames
+//
+// A worker in another language reads and writes frames:
+//
+//	4 bytes   the length of the rest, big-endian
+//	4 bytes   the length of the header, big-endian
+//	header    a JSON object
+//	body      the rest, as it is
+//
+// The header has the fields "kind" (such as "request", "reply", "item", "failure" and
+// "cancel"), "id" (a string of digits, and with a Token "-" and its digits), "seq", "attempt",
+// "subject", "reply_to", "deadline_us" (the remaining time in microseconds), "traceparent",
+// "tracestate" and "headers". Fields that are zero are
+// left out, except for the "id" of a request, and unknown ones are ignored.
 //
 // # Workers with a socket
 //
@@ -75,10 +90,10 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/frame"
 	"github.com/spindleloop/spindle/internal/intask"
 	"github.com/spindleloop/spindle/internal/workerproc"
 	"github.com/spindleloop/spindle/relay"
-	"github.com/spindleloop/spindle/relay/frame"
 )
 
 // Options configures Serve.
@@ -193,7 +208,7 @@ func Serve(ctx context.Context, bus relay.Bus, subject string, o Options) error 
 			}
 			p.release(first)
 			return relay.NewWorker(bus).Serve(ctx, subject, p.handle, relay.ServeOptions{
-				Group: o.Group, Concurrency: o.Processes, Run: relay.InTasks, Ready: o.Ready, Drain: o.Drain,
+				Group: o.Group, Concurrency: o.Processes, InTasks: true, Ready: o.Ready, Drain: o.Drain,
 			})
 		})
 	})

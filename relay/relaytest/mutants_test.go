@@ -3,6 +3,7 @@ package relaytest_test
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -19,7 +20,7 @@ type mutant struct {
 	clause     string // the test that must fail
 	publish    func(ctx context.Context, b relay.Bus, e *relay.Envelope) error
 	tryPublish func(b relay.Bus, e *relay.Envelope) error
-	listener   func(relay.Listener) relay.Listener
+	listener   func(io.Closer) io.Closer
 	member     func(relay.Subscription) relay.Subscription
 }
 
@@ -37,7 +38,7 @@ func (m mutant) TryPublish(e *relay.Envelope) error {
 	return m.Bus.TryPublish(e)
 }
 
-func (m mutant) Listen(ctx context.Context, subject string, deliver func(*relay.Envelope)) (relay.Listener, error) {
+func (m mutant) Listen(ctx context.Context, subject string, deliver func(*relay.Envelope)) (io.Closer, error) {
 	l, err := m.Bus.Listen(ctx, subject, deliver)
 	if m.listener != nil && err == nil {
 		l = m.listener(l)
@@ -53,7 +54,7 @@ func (m mutant) Subscribe(ctx context.Context, subject, group string) (relay.Sub
 	return s, err
 }
 
-type openListener struct{ relay.Listener }
+type openListener struct{ io.Closer }
 
 func (openListener) Close() error { return nil }
 
@@ -98,7 +99,7 @@ var mutants = map[string]mutant{
 	"too large is cut": {clause: "a body that is too large", publish: func(ctx context.Context, b relay.Bus, e *relay.Envelope) error {
 		return b.Publish(ctx, cut(e, 1<<20))
 	}},
-	"a listener gets envelopes after Close": {clause: "nothing is delivered after Close", listener: func(l relay.Listener) relay.Listener { return openListener{l} }},
+	"a listener gets envelopes after Close": {clause: "nothing is delivered after Close", listener: func(l io.Closer) io.Closer { return openListener{l} }},
 	"Next delivers after Close":             {clause: "nothing is delivered after Close", member: func(s relay.Subscription) relay.Subscription { return openMember{s} }},
 }
 

@@ -139,7 +139,7 @@ func (s *suite) serve(ctx context.Context, subject string, o relay.ServeOptions,
 		return nil, nil, err
 	}
 	w = relay.NewWorker(bus)
-	o.Run = relay.InTasks
+	o.InTasks = true
 	ready, ended := false, false
 	o.Ready = func() { ready = true }
 	var scope *spindle.Scope

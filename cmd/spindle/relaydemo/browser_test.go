@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
-
 	"github.com/spindleloop/spindle/internal/browsertest"
 )
 

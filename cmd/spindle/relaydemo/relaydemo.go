@@ -3,6 +3,7 @@
 package relaydemo
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"embed"
@@ -12,10 +13,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/web"
@@ -55,7 +58,7 @@ func Start(ctx context.Context, o Options) (*Demo, error) {
 	if d.bus, err = o.Connect(ctx); err != nil {
 		return nil, err
 	}
-	d.caller, err = relay.NewCaller(ctx, d.bus, relay.CallerOptions{Timeout: 30 * time.Second, WhenFull: relay.FailWhenFull})
+	d.caller, err = relay.NewCaller(ctx, d.bus, relay.CallerOptions{Timeout: 30 * time.Second, FailWhenFull: true})
 	if err != nil {
 		d.bus.Close()
 		return nil, err
@@ -177,9 +180,14 @@ func (d *Demo) serveState(w http.ResponseWriter, _ *http.Request) {
 	if err := d.bus.Ready(); err != nil {
 		s.Ready = err.Error()
 	}
-	all := d.caller.Waiters()
+	var all []probe.Call
+	probe.EachCaller(func(_ int, c probe.Caller) {
+		calls, _ := c.ProbeCalls(1000)
+		all = append(all, calls...)
+	})
+	slices.SortFunc(all, func(a, b probe.Call) int { return cmp.Compare(b.Age, a.Age) })
 	for _, i := range all[:min(len(all), maxWaiters)] {
-		s.Waiters = append(s.Waiters, waiter{strconv.FormatUint(i.ID, 16), i.Age.Milliseconds(), i.Deadline.Milliseconds()})
+		s.Waiters = append(s.Waiters, waiter{strconv.FormatUint(i.ID, 16), i.Age.Milliseconds(), i.Left.Milliseconds()})
 	}
 	for _, w := range d.workers {
 		s.Workers = append(s.Workers, w.state())

@@ -12,7 +12,7 @@ func calling(h relay.Handler, call func(ctx context.Context, c *relay.Caller) er
 	return func(ctx context.Context, n *spindle.Nursery, after func(func())) (func(context.Context) error, error) {
 		bus := relay.NewLocal(relay.LocalOptions{})
 		if _, err := spindle.Start(ctx, n, func(ctx context.Context, started func(bool)) error {
-			return relay.NewWorker(bus).Serve(ctx, "test", h, relay.ServeOptions{Run: relay.InTasks, Ready: func() { started(true) }})
+			return relay.NewWorker(bus).Serve(ctx, "test", h, relay.ServeOptions{InTasks: true, Ready: func() { started(true) }})
 		}); err != nil {
 			return nil, err
 		}
@@ -76,7 +76,7 @@ var relayWaits = []wait{
 		}, err
 	}},
 	{name: "relay.Worker.Serve", ends: true, prepare: ready(func(ctx context.Context) error {
-		return relay.NewWorker(relay.NewLocal(relay.LocalOptions{})).Serve(ctx, "test", silent, relay.ServeOptions{Run: relay.InTasks})
+		return relay.NewWorker(relay.NewLocal(relay.LocalOptions{})).Serve(ctx, "test", silent, relay.ServeOptions{InTasks: true})
 	})},
 	{name: "relay.Local.Publish", prepare: func(ctx context.Context, _ *spindle.Nursery, after func(func())) (func(context.Context) error, error) {
 		bus := relay.NewLocal(relay.LocalOptions{Queue: 1})

@@ -13,7 +13,7 @@ import (
 // TestEndedRelayCallsKeepNothing: neither the Caller nor the Worker nor the bus, which go on,
 // keeps a call.
 func TestEndedRelayCallsKeepNothing(t *testing.T) {
-	for name, o := range map[string]relay.ServeOptions{"tasks": {Run: relay.InTasks}, "goroutines": {Run: relay.OnGoroutines}} {
+	for name, o := range map[string]relay.ServeOptions{"tasks": {InTasks: true}, "goroutines": {}} {
 		t.Run(name, func(t *testing.T) { checkRelay(t, o) })
 	}
 }

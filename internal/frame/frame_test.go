@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/frame"
 	"github.com/spindleloop/spindle/relay"
-	"github.com/spindleloop/spindle/relay/frame"
 	"github.com/spindleloop/spindle/tracing"
 )
 

@@ -1,16 +1,5 @@
 // Package frame is the form of envelopes on pipes and connections, such as those to the worker
-// processes of package process. It is easy to read and write in any language:
-//
-//	4 bytes   the length of the rest, big-endian
-//	4 bytes   the length of the header, big-endian
-//	header    a JSON object
-//	body      the rest, as it is
-//
-// The header has the fields "kind" (such as "request", "reply", "item", "failure" and
-// "cancel"), "id" (a string of digits, and with a Token "-" and its digits), "seq", "attempt",
-// "subject", "reply_to", "deadline_us" (the remaining time in microseconds), "traceparent",
-// "tracestate" and "headers". Fields that are zero are
-// left out, except for the "id" of a request, and unknown ones are ignored.
+// processes of package relay/process, whose documentation describes it.
 package frame
 
 import (
@@ -44,7 +33,7 @@ type fields struct {
 }
 
 // ErrMalformed is the error for bytes that are not a frame.
-var ErrMalformed = errors.New("relay/frame: malformed")
+var ErrMalformed = errors.New("relay: malformed frame")
 
 // Append appends e as a frame to b. A deadline is the time that remains.
 func Append(b []byte, e *relay.Envelope) ([]byte, error) {
