@@ -6,8 +6,8 @@ import (
 	"errors"
 
 	"github.com/spindleloop/spindle/cosync"
-	"github.com/spindleloop/spindle/relay"
 	frames "github.com/spindleloop/spindle/internal/frame"
+	"github.com/spindleloop/spindle/relay"
 )
 
 // frame is a frame for a worker: its head, and its body, which may be large and is not copied.

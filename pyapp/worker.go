@@ -12,9 +12,9 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
+	frames "github.com/spindleloop/spindle/internal/frame"
 	"github.com/spindleloop/spindle/internal/workerproc"
 	"github.com/spindleloop/spindle/relay"
-	frames "github.com/spindleloop/spindle/internal/frame"
 )
 
 // worker is a process that serves. It speaks HTTP on a Unix socket. Its standard input and
