@@ -1,5 +1,5 @@
 // Package frame is the form of envelopes on pipes and connections, such as those to the worker
-// processes of package relay/process, whose documentation describes it.
+// processes of package relay/process. The documentation of that package describes it.
 package frame
 
 import (
