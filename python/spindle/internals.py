@@ -3,6 +3,7 @@
 import _asyncio
 import asyncio
 from asyncio import streams, unix_events
+from weakref import WeakSet
 
 
 class _Loop:
@@ -33,6 +34,12 @@ def task_and_step():
 
 async def _wait():
     pass
+
+
+def task_registry():
+    """Return the WeakSet with which asyncio's tasks register, None if there is no such set."""
+    registry = getattr(_asyncio, "_all_tasks", getattr(_asyncio, "_scheduled_tasks", None))
+    return registry if type(registry) is WeakSet else None
 
 
 def has_streams(attributes):

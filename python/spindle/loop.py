@@ -16,6 +16,7 @@ from asyncio.log import logger
 from . import _core
 from .datagram import DatagramTransport, reusable_socket
 from .inspector import TaskIDs, TaskWalk, inspect_if_wanted, inspected_stack
+from .internals import task_registry
 from .streams import adopt
 from .transport import SocketTransport
 
@@ -61,6 +62,7 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
         if type(self).call_soon is _core.Loop.call_soon:
             # Futures and tasks look it up for every callback; this saves the bound method each time.
             self.__dict__["call_soon"] = self.call_soon
+        _core.adopt_registry(task_registry())
         if "SPINDLE_INSPECT" in os.environ:
             inspect_if_wanted()
 

@@ -57,6 +57,21 @@ static void pass_head(Exchange *x, bool ends) {
     x->head_ready = false;
 }
 
+#define CHUNK_SIZE 18 // of its line, at most
+
+// chunk_size writes the line before a chunk, and returns its length. Streams need it for every piece, and sprintf is slow.
+static size_t chunk_size(char *line, size_t len) {
+    char digits[16];
+    size_t n = 0, at = 0;
+    for (; len > 0; len >>= 4)
+        digits[n++] = "0123456789abcdef"[len & 15];
+    while (n > 0)
+        line[at++] = digits[--n];
+    line[at++] = '\r';
+    line[at++] = '\n';
+    return at;
+}
+
 // write_out puts bytes of the response into the outbox: the head if it was not sent, and a
 // piece of the body. last says that it is the end. The piece is lent if it is a large bytes
 // object; other objects can change before they are sent.
@@ -64,8 +79,8 @@ static void write_out(Exchange *x, const Py_buffer *body, bool last) {
     Server *s = x->server;
     size_t len = x->to_head || x->framing == FRAME_NONE ? 0 : (size_t)body->len;
     bool chunks = x->framing == FRAME_CHUNKS && !x->to_head;
-    char size[20];
-    size_t size_len = chunks && len > 0 ? (size_t)sprintf(size, "%zx\r\n", len) : 0;
+    char size[CHUNK_SIZE];
+    size_t size_len = chunks && len > 0 ? chunk_size(size, len) : 0;
     const char *end = !chunks ? "" : last && !x->trailers ? (len > 0 ? "\r\n0\r\n\r\n" : "0\r\n\r\n") : len > 0 ? "\r\n" : "";
     size_t end_len = strlen(end), before = x->head_len + size_len;
     bool lend = len >= LEND_FROM && PyBytes_CheckExact(body->obj);

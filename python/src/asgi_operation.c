@@ -52,14 +52,22 @@ static int operation_clear(Operation *o) {
     return 0;
 }
 
-static void operation_dealloc(Operation *o) {
-    PyObject_GC_UnTrack(o);
-    Py_TRASHCAN_BEGIN(o, operation_dealloc) // the message may be another operation
+static void operation_destroy(Operation *o) {
     operation_clear(o);
     if (spare_len < SPARE)
         spare[spare_len++] = o;
     else
         PyObject_GC_Del(o);
+}
+
+static void operation_dealloc(Operation *o) {
+    PyObject_GC_UnTrack(o);
+    if (!o->message || PyDict_CheckExact(o->message)) { // a dict limits the depth itself
+        operation_destroy(o);
+        return;
+    }
+    Py_TRASHCAN_BEGIN(o, operation_dealloc) // the message may be another operation
+    operation_destroy(o);
     Py_TRASHCAN_END
 }
 
@@ -257,10 +265,18 @@ static PyObject *call_send(Callable *c, PyObject *const *args, size_t nargsf, Py
     return operation_new(c->x, args[0]);
 }
 
+static Callable *spare_callables[SPARE];
+static int spare_callables_len;
+
 static PyObject *callable_new(PyTypeObject *type, Exchange *x, vectorcallfunc call) {
-    Callable *c = PyObject_GC_New(Callable, type);
-    if (!c)
+    Callable *c;
+    if (spare_callables_len > 0) {
+        c = spare_callables[--spare_callables_len];
+        Py_SET_TYPE(c, type);
+        _Py_NewReference((PyObject *)c);
+    } else if (!(c = PyObject_GC_New(Callable, type))) {
         return NULL;
+    }
     c->x = (Exchange *)Py_NewRef(x);
     c->call = call;
     PyObject_GC_Track(c);
@@ -283,7 +299,10 @@ static int callable_clear(Callable *c) {
 static void callable_dealloc(Callable *c) {
     PyObject_GC_UnTrack(c);
     Py_CLEAR(c->x);
-    PyObject_GC_Del(c);
+    if (spare_callables_len < SPARE)
+        spare_callables[spare_callables_len++] = c;
+    else
+        PyObject_GC_Del(c);
 }
 
 #define CALLABLE(type_name)                                                                                  \

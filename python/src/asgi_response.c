@@ -262,12 +262,31 @@ static bool leaves_body(Exchange *x) {
     return x->length < 0 || (x->flags & SPINDLE_EXPECTS && !x->continued) || x->length - x->received > SKIP_LIMIT;
 }
 
+// put and put_number append to a text and return its end. Every response needs them, and sprintf takes longer than
+// all other code that writes a head.
+static inline char *put(char *end, const char *text) {
+    size_t n = strlen(text);
+    memcpy(end, text, n);
+    return end + n;
+}
+
+// put_number appends a number that is not negative, and the end of a line.
+static char *put_number(char *end, int64_t n) {
+    char digits[20];
+    int len = 0;
+    do
+        digits[len++] = (char)('0' + n % 10);
+    while ((n /= 10) > 0);
+    while (len > 0)
+        *end++ = digits[--len];
+    return put(end, "\r\n");
+}
+
 // head_commit completes the head. first is the length of the first piece of the body; more
 // says that others follow. Memory for what it appends was reserved by head_start, nearly
 // always; where it was not, the connection closes.
 void head_commit(Exchange *x, Py_ssize_t first, bool more) {
-    char text[128];
-    int n = 0;
+    char text[128], *end = text;
     bool old = x->flags & SPINDLE_HTTP10, bodyless = x->status == 204 || x->status == 304;
     x->framing = FRAME_NONE;
     if (bodyless) {
@@ -288,16 +307,18 @@ void head_commit(Exchange *x, Py_ssize_t first, bool more) {
         x->declared = -1;
     }
     if (x->declared >= 0)
-        n += sprintf(text + n, "content-length: %lld\r\n", (long long)x->declared);
+        end = put_number(put(end, "content-length: "), x->declared);
     else if (x->framing == FRAME_CHUNKS)
-        n += sprintf(text + n, "transfer-encoding: chunked\r\n");
+        end = put(end, "transfer-encoding: chunked\r\n");
     x->head_ready = on_stream(x);
     if (!on_stream(x)) {
         if (!(x->flags & SPINDLE_PERSISTS) || !(x->flags & SPINDLE_KEEPALIVE) || x->server->draining || leaves_body(x))
             x->closes = true;
-        n += sprintf(text + n, "%s\r\n", x->closes ? "connection: close\r\n" : old ? "connection: keep-alive\r\n" : "");
+        if (x->closes || old)
+            end = put(end, x->closes ? "connection: close\r\n" : "connection: keep-alive\r\n");
+        end = put(end, "\r\n");
     }
-    if (head_append(x, text, n) < 0) {
+    if (head_append(x, text, end - text) < 0) {
         PyErr_Clear();
         x->closes = true;
     }

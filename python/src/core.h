@@ -314,6 +314,7 @@ static inline bool is_set(PyObject *o) { return o && o != Py_None; }
 
 // datagram.c
 PyObject *datagram_receive(PyObject *module, PyObject *fd);
+PyObject *registry_adopt(PyObject *module, PyObject *set); // registry.c
 
 // module.c: interned names and objects of asyncio.
 typedef struct {

@@ -11,6 +11,8 @@
 //                        protocol has _stream_reader_wr, and _strong_reader if it is a server's (stream_reader.c).
 //   the contexts         The collector sees a copy of a context, which can be hidden from it (handle.c).
 //   the collector        It has three generations; the oldest ones are OLDEST_GENERATION and above (loops.c).
+//   the registry         A WeakSet of tasks has the attributes data, _pending_removals and _iterating. One that differs is
+//                        not refused: its own methods are called (registry.c).
 //   the loop             BaseEventLoop and _UnixSelectorEventLoop have the members of LOOP_MEMBERS,
 //                        which spindle/loop.py calls or replaces.
 //

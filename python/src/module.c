@@ -46,6 +46,7 @@ static PyMethodDef methods[] = {
     {"track_held", (PyCFunction)(void (*)(void))loops_track_held, METH_FASTCALL,
      "Show the collector the handles of loops that the program holds; for gc.callbacks."},
     {"receive_datagram", datagram_receive, METH_O, "Receive a datagram and its sender's address, or None."},
+    {"adopt_registry", registry_adopt, METH_O, "Add tasks to asyncio's set of them without Python code."},
     {"adopt", (PyCFunction)(void (*)(void))stream_adopt, METH_FASTCALL,
      "Replace the StreamReader of a new protocol by one of the module's own type."},
     {"world_enter", world_enter, METH_VARARGS, "Make clocks and random numbers of this thread those of a world."},
