@@ -29,6 +29,7 @@ import tempfile
 import time
 
 PIECE = b"x" * 16384
+PATHS = ("/fast", "/thread")  # of normal clients: on the loop, and in one of the app's threads
 
 
 async def asgi(scope, receive, send):
@@ -71,21 +72,21 @@ class Normal:
 
     def __init__(self, address):
         self.address = address
-        self.times, self.lost = [], []
-        self.paths = itertools.cycle([b"/fast", b"/thread"])  # on the loop, and in one of the app's threads
+        self.times, self.lost = {path: [] for path in PATHS}, []
+        self.paths = itertools.cycle(PATHS)
 
     async def run(self, until):
         streams = None
         while time.monotonic() < until:
             if streams is None:
                 streams = await asyncio.open_connection(*self.address)
-            begun = time.monotonic()
+            begun, path = time.monotonic(), next(self.paths)
             try:
-                closes = await self.ask(*streams)
+                closes = await self.ask(path, *streams)
             except Exception as e:
                 self.lost.append(repr(e))
                 closes = True
-            self.times.append(time.monotonic() - begun)
+            self.times[path].append(time.monotonic() - begun)
             if closes:
                 streams[1].close()
                 streams = None
@@ -93,8 +94,8 @@ class Normal:
         if streams is not None:
             streams[1].close()
 
-    async def ask(self, reader, writer):
-        writer.write(b"POST " + next(self.paths) + b" HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello")
+    async def ask(self, path, reader, writer):
+        writer.write(b"POST " + path.encode() + b" HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello")
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
         if not head.startswith(b"HTTP/1.1 200"):
             raise ValueError(head[:100])
@@ -148,7 +149,7 @@ async def be_normal(address, seconds, count=8):
     """Print the times of requests, and what was lost."""
     clients = [Normal(address) for _ in range(count)]
     await asyncio.gather(*(client.run(time.monotonic() + seconds) for client in clients))
-    json.dump(([t for c in clients for t in c.times], [e for c in clients for e in c.lost]), sys.stdout)
+    json.dump(({path: [t for c in clients for t in c.times[path]] for path in PATHS}, [e for c in clients for e in c.lost]), sys.stdout)
 
 
 async def normal(address, seconds):
@@ -156,7 +157,9 @@ async def normal(address, seconds):
     process = await asyncio.create_subprocess_exec(
         sys.executable, __file__, "--normal", "{}:{}".format(*address), "--seconds", str(seconds), stdout=asyncio.subprocess.PIPE)
     out, _ = await process.communicate()
-    return json.loads(out)
+    by_path, lost = json.loads(out)
+    print("p99 " + ", ".join(f"of {path} {p99(times):.1f} ms" for path, times in by_path.items()), flush=True)
+    return [t for times in by_path.values() for t in times], lost
 
 
 class Server:

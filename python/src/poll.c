@@ -51,8 +51,20 @@ static int turn(Loop *l, long long timeout_ns) {
     return golib.poll(l->id, timeout_ns, l->events, EVENTS);
 }
 
-// poll_at_once polls without waiting, and without letting other threads run.
+// send_and_turn lets Go turn without waiting. Go sends the responses of a server then, and other threads can have the
+// GIL meanwhile: they would wait for sys.getswitchinterval() otherwise, which is long for a request.
+static int send_and_turn(Loop *l) {
+    int n;
+    Py_BEGIN_ALLOW_THREADS
+    n = turn(l, 0);
+    Py_END_ALLOW_THREADS
+    return n;
+}
+
+// poll_at_once polls without waiting. Without a server it does not let other threads run.
 static int poll_at_once(Loop *l) {
+    if (l->server)
+        return send_and_turn(l);
     struct epoll_event got[EVENTS];
     int n = ask(l, got);
     if (n != GO)
