@@ -374,7 +374,11 @@ class World:
         over = []
         self.after(_CLEANUP, over.append, True)
         self._core.watched = True
-        while not over and any(asyncio.all_tasks(host._loop) for host in hosts):
+        left = []
+        while not over:
+            left = [task for task in left if not task.done()] or _all_tasks(hosts)
+            if not left:
+                break
             why, number = self._core.drive()
             if why == "call":
                 function, args = self._calls.pop(number)
@@ -436,6 +440,10 @@ def _close_coroutine(coroutine):
             return coroutine.close()
         except BaseException:
             pass
+
+
+def _all_tasks(hosts):
+    return [task for host in hosts for task in asyncio.all_tasks(host._loop)]
 
 
 def _cancel_tasks(host):

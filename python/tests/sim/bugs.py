@@ -168,9 +168,9 @@ def cancellation_leaks_a_lock(world):
 def reconnect_storm(world):
     connected = set()
     server = world.host("server")
-    length = world.length(20)
-    world.faults = Faults(duration=length, lasting=0.2, crash_every=10, hosts=[server])
-    clients = world.amount("clients", 20)
+    length = world.length(10)
+    world.faults = Faults(duration=length, lasting=0.2, crash_every=5, hosts=[server])
+    clients = world.amount("clients", 12)
 
     async def login_server():
         lock = asyncio.Lock()
@@ -203,7 +203,7 @@ def reconnect_storm(world):
     for number in range(clients):
         world.host(f"client{number}").serve(stay_connected, number)
     world.run_for(length)
-    world.until(lambda: len(connected) == clients, within=20)
+    world.until(lambda: len(connected) == clients, within=10)
 
 
 BUGS = [lost_update, lease_outlives_its_clock, retry_pays_twice, cancellation_leaks_a_lock, reconnect_storm]

@@ -18,6 +18,7 @@ from spindle.sim.explore import check_twice, page, play, search
 
 from . import programs
 from .bugs import BUGS, retry_pays_twice
+from .determinism import in_two_processes
 from .programs import echo_client, echo_server, echo_world
 
 
@@ -226,24 +227,11 @@ def test_the_command(tmp_path):
     assert code == 1 and "seven" in said, said
 
 
-def test_hashes_are_the_same_in_each_process(tmp_path):
-    program = """
-        import sys, json
-        from tests.sim.bugs import BUGS
-        from tests.sim.programs import echo_world
-        from spindle.sim.explore import play
-        seeds = int(sys.argv[1])
-        print(json.dumps({f.__name__: [play(f, seed).world.hash for seed in range(seeds)] for f in [echo_world, *BUGS]}))
-    """
-    (tmp_path / "tests").symlink_to(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    seeds = os.environ.get("SPINDLE_SIM_SEEDS", "15")
-    hashes = []
-    for _ in range(2):
-        code, said = run(tmp_path, program, "test_it.py", seeds, PYTHONHASHSEED="0")
-        assert code == 0, said
-        hashes.append(json.loads(said.splitlines()[-1]))
-    assert hashes[0] == hashes[1]
-    assert len(set(map(str, hashes[0].values()))) == len(BUGS) + 1
+def test_hashes_are_the_same_in_each_process():
+    seeds = int(os.environ.get("SPINDLE_SIM_SEEDS", "15"))
+    one, other = in_two_processes(sys.executable, seeds)
+    assert one == other
+    assert len(one) == len(BUGS) + 1 and all(len(set(runs)) == seeds for runs in one.values())
 
 
 def test_misuse():
