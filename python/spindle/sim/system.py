@@ -197,6 +197,29 @@ class _Sources:
 _sources = _Sources()
 
 
+class _Collector:
+    """Stops Python's collector from the first step of a world until its end, also between two runs of it.
+
+    The moment of a collection does not follow from the seed, and a collection closes sockets and ends tasks.
+    """
+
+    def __init__(self):
+        self._stopped = False
+
+    def stop(self):
+        if gc.isenabled():
+            gc.disable()
+            self._stopped = True
+
+    def go_on(self):
+        if self._stopped:
+            gc.enable()
+            self._stopped = False
+
+
+_collector = _Collector()
+
+
 class System:
     """The replacements of one world. Use it as a context manager, any number of times, one after the other."""
 
@@ -229,16 +252,15 @@ class System:
                 source.setstate(state)
         self._hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=_first_iteration, finalizer=_finalizer)
-        self._collects = gc.isenabled()
-        gc.disable()  # the moment of a collection does not follow from the seed
+        _collector.stop()
         current.world, current.thread = self._world, threading.get_ident()
         _core.world_enter(*self._numbers, self._world._now_ns, self._world._wall_ns, _Slept)
 
     def __exit__(self, *failure):
         self._numbers = _core.world_leave()
         current.world = current.thread = None
-        if self._collects:
-            gc.enable()
+        if self._world._closed:
+            _collector.go_on()
         sys.set_asyncgen_hooks(*self._hooks)
         for source, state in self._outside:
             self._random[id(source)] = source.getstate()
