@@ -5,7 +5,8 @@ static PyObject *refuse; // called with the event and its arguments; it raises u
 
 static const char *const events[] = {
     "socket.", "subprocess.Popen", "os.system", "os.fork", "os.posix_spawn", "os.exec", "os.spawn", "pty.spawn",
-    "_thread.start_", "open", "os.kill",
+    "_thread.start_", "open", "os.kill", "os.mkdir", "os.rmdir", "os.remove", "os.rename", "os.link", "os.symlink", "os.truncate",
+    "sqlite3.connect",
 };
 
 static int hook(const char *event, PyObject *args, void *Py_UNUSED(data)) {

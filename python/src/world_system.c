@@ -8,6 +8,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
+#include <semaphore.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -85,6 +86,26 @@ static int sim_nanosleep(const struct timespec *time, struct timespec *left) {
     return 0;
 }
 
+// Locks and events of package threading wait by these, if they have a time-out. The time would never come.
+static int sim_sem_timedwait(sem_t *semaphore, const struct timespec *until) {
+    if (!world_runs)
+        return sem_timedwait(semaphore, until);
+    if (sem_trywait(semaphore) == 0)
+        return 0;
+    raise_later();
+    errno = ETIMEDOUT;
+    return -1;
+}
+
+static int sim_sem_clockwait(sem_t *semaphore, clockid_t id, const struct timespec *until) {
+    static int (*own)(sem_t *, clockid_t, const struct timespec *); // an old libc does not have it
+    if (world_runs)
+        return sim_sem_timedwait(semaphore, until);
+    if (!own)
+        own = (int (*)(sem_t *, clockid_t, const struct timespec *))dlsym(RTLD_DEFAULT, "sem_clockwait");
+    return own(semaphore, id, until);
+}
+
 // next_random is SplitMix64.
 static uint64_t next_random(void) {
     uint64_t z = random_state += 0x9e3779b97f4a7c15;
@@ -121,6 +142,8 @@ static const struct {
     {"time", sim_time},
     {"clock_nanosleep", sim_clock_nanosleep},
     {"nanosleep", sim_nanosleep},
+    {"sem_timedwait", sim_sem_timedwait},
+    {"sem_clockwait", sim_sem_clockwait},
     {"getrandom", sim_getrandom},
     {"getentropy", sim_getentropy},
 };

@@ -252,7 +252,12 @@ def resolve_one(host, family):
                 return number, ip
         elif number == 4:
             return 6, bytes(10) + b"\xff\xff" + ip
-    raise real.gaierror(real.EAI_NONAME, "Name or service not known")
+    raise _unknown(host)
+
+
+def _unknown(host):
+    names = ", ".join(host.name for host in current.world.hosts)
+    return real.gaierror(real.EAI_NONAME, f"Name or service not known: {host!r} is none of the world's hosts ({names})")
 
 
 _SERVICES = {"http": 80, "https": 443, "domain": 53, "ssh": 22, "smtp": 25, "redis": 6379, "postgresql": 5432}
@@ -305,7 +310,7 @@ def getaddrinfo(host, port, family=0, type=0, proto=0, flags=0):
             else:
                 answer.append((real.AF_INET6, kind, protocol, name, (text, port, 0, 0)))
     if not answer:
-        raise real.gaierror(real.EAI_NONAME, "Name or service not known")
+        raise _unknown(host)
     return answer
 
 

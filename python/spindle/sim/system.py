@@ -28,8 +28,11 @@ _INSTEAD = {
     "subprocess": "start a program on another host instead",
     "os": "start a program on another host instead",
     "_thread": "use tasks or asyncio.to_thread, which runs in the world",
+    "os.kill": "a world has no signals: crash the host, or cancel the task",
     "open": "a world has no files to write to: a crash would not lose them; keep the data in memory",
+    "sqlite3": "a world has no files to write to: use ':memory:'",
 }
+_CHANGES = {"os.mkdir", "os.rmdir", "os.remove", "os.rename", "os.link", "os.symlink", "os.truncate"}  # of files
 
 
 def _refuse(event, args):
@@ -42,12 +45,16 @@ def _refuse(event, args):
         writes = any(c in mode for c in "wax+") if isinstance(mode, str) else bool(flags & (os.O_WRONLY | os.O_RDWR))
         if not writes or args[0] in ("/dev/null", os.devnull):
             return
+    if event == "sqlite3.connect/handle" or event == "sqlite3.connect" and args[0] == ":memory:":
+        return
     if current.process() < 0:
         return  # a check or a callback of the test itself
-    kind = event.split(".")[0]
+    kind = "open" if event in _CHANGES else event.split(".")[0]
     what = {"socket": "a real socket", "_thread": "a thread", "subprocess": "a subprocess",
-            "open": f"opening the file {args[0]!r} for writing" if args else "a file"}.get(kind, event)
-    instead = _INSTEAD.get(kind, "a world does not have it")
+            "sqlite3": "a database in a file"}.get(kind, event)
+    if kind == "open":
+        what = f"changing the file {args[0]!r}" if event in _CHANGES else f"opening the file {args[0]!r} for writing"
+    instead = _INSTEAD.get(event) or _INSTEAD.get(kind, "a world does not have it")
     raise world._refused(NotSimulated(f"{what} ({event}) on host {current.host_name()!r}, at {users_line()}; {instead}"))
 
 
@@ -137,8 +144,8 @@ class _Slept(Blocked):
 
     def __init__(self):
         super().__init__(
-            f"host {current.host_name()!r} has blocked its thread, near {users_line()}: it slept, or waited for the clock "
-            "in a loop; no time passes while a program runs: use asyncio.sleep")
+            f"host {current.host_name()!r} has blocked its thread, near {users_line()}: it slept, waited for a lock with a time-out, or "
+            "waited for the clock in a loop; no time passes while a program runs: use asyncio.sleep")
         if current.world is not None:
             current.world._refused(self)
 
@@ -160,6 +167,8 @@ _PATCHES = [
     (time, "sleep", _refuse_here(_SLEEP, "time.sleep", "it would stop every task of the world: use asyncio.sleep")),
     (signal, "signal", _signal),
     (signal, "set_wakeup_fd", _refuse_here(signal.set_wakeup_fd, "a signal handler", "a world has no signals")),
+    *((signal, name, _refuse_here(getattr(signal, name), f"signal.{name}", "a world has no signals"))
+      for name in ("alarm", "setitimer", "raise_signal", "pthread_kill")),
     (uuid, "_generate_time_safe", None),  # of a C library, with a state of its own
     (uuid, "_last_timestamp", None),
     (uuid, "_node", 0x020000000001),  # the address of a network card

@@ -3,10 +3,12 @@
 import asyncio
 import datetime
 import os
+import queue
 import random
 import secrets
 import signal
 import socket
+import sqlite3
 import subprocess
 import threading
 import time
@@ -124,6 +126,18 @@ async def sets_a_signal_handler():
     signal.signal(signal.SIGUSR1, print)
 
 
+async def sets_an_alarm():
+    signal.alarm(1)
+
+
+async def makes_a_directory():
+    os.mkdir("/tmp/spindle-never-written")
+
+
+async def opens_a_database():
+    sqlite3.connect("/tmp/spindle-never-written")
+
+
 async def catches_the_error():
     try:
         threading.Thread(target=print).start()
@@ -142,6 +156,9 @@ async def catches_the_error():
     (writes_a_file, "opening the file '/tmp/spindle-never-written' for writing", 1),
     (handles_a_signal, "a signal handler", 1),
     (sets_a_signal_handler, "a signal handler", 1),
+    (sets_an_alarm, "signal.alarm", 1),
+    (makes_a_directory, "changing the file '/tmp/spindle-never-written'", 1),
+    (opens_a_database, "a database in a file", 1),
     (catches_the_error, "a thread", 2),
 ], ids=lambda value: getattr(value, "__name__", None))
 def test_what_a_world_does_not_have(program, words, offset):
@@ -153,6 +170,27 @@ def test_what_a_world_does_not_have(program, words, offset):
 
 def test_a_sleep_by_another_name():
     assert "has blocked its thread" in refused(sleeps_by_an_imported_name, Blocked)
+
+
+async def waits_for_a_lock():
+    threading.Event().wait(1)
+
+
+async def waits_for_a_thread():
+    queue.Queue().get(timeout=5)
+
+
+@pytest.mark.parametrize("program", [waits_for_a_lock, waits_for_a_thread])
+def test_a_wait_with_a_time_out(program):
+    said = refused(program, Blocked)
+    assert "a lock with a time-out" in said and line_of(program, 1) in said
+
+
+def test_a_database_in_memory():
+    async def program():
+        assert sqlite3.connect(":memory:").execute("select 1").fetchone() == (1,)
+
+    run(program)
 
 
 def test_handlers_of_signals_that_never_come():
@@ -260,6 +298,17 @@ def test_requests():
     pytest.importorskip("requests")
     said = refused(asks_with_requests)
     assert "would block its host" in said and line_of(asks_with_requests, 3) in said
+
+
+async def asks_another_world():
+    import requests
+
+    requests.get("http://example.com/")
+
+
+def test_names_of_other_worlds():
+    requests = pytest.importorskip("requests")
+    assert "'example.com' is none of the world's hosts (alpha)" in refused(asks_another_world, requests.ConnectionError)
 
 
 def test_what_a_program_leaves_behind_is_reported():
