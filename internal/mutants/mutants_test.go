@@ -47,7 +47,6 @@ var mutants = []mutant{
 		new: `func (c *Conn) Write(p []byte) (n int, err error) {
 	if c.is(full | shut) {`,
 		program: slowAnswers,
-		events:  20,
 	},
 	{
 		name:    "a missing flush on close",
@@ -63,7 +62,6 @@ var mutants = []mutant{
 		old:     "err := waker.Park(ctx, what, w)\n",
 		new:     "err := waker.Park(ctx, what, w)\n\tif err == nil {\n\t\terr = spindle.Checkpoint(ctx)\n\t}\n",
 		program: impatientConsumer,
-		events:  50,
 	},
 	{
 		name:    "a retry without idempotence",
@@ -71,7 +69,6 @@ var mutants = []mutant{
 		old:     "if !r.seen[addition] || !r.c.fixed {",
 		new:     "{",
 		program: replicas,
-		events:  20,
 	},
 	{
 		// A late reply reaches the next call in its slot.
