@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 )
 
 // Stream is a call with a stream of replies. Its methods are for one task or goroutine at a
@@ -205,6 +206,9 @@ func (s *Stream) finish(err error) {
 	s.endSpan(err)
 	s.endSpan = noSpan
 }
+
+// Deadline returns when the stream ends at the latest.
+func (s *Stream) Deadline() time.Time { return s.w.req.due() }
 
 // Close ends the stream. If the worker has not finished, its handler is cancelled. Items
 // that Next has not returned are dropped.

@@ -75,7 +75,7 @@ var mayImport = map[string][]string{
 	"relay/process":                  {".", "cosync", "internal/frame", "internal/intask", "internal/workerproc", "relay", "tracing"},
 	"internal/workerproc":            {".", "proc", "stream"},
 	"internal/frame":                 {"relay", "tracing"},
-	"relay/gateway":                  {".", "cosync", "internal/traceparent", "relay", "tracing", "web", "ws"},
+	"relay/gateway":                  {".", "cosync", "either", "internal/traceparent", "relay", "tracing", "web", "ws"},
 	"relay/relaytest":                {".", "relay", "tracing"},
 	"relay":                          {".", "cosync", "internal/atclose", "internal/intask", "internal/probe", "internal/traceparent", "loop", "tracing"},
 	"internal/relaybench":            {".", "relay", "relay/gateway", "web"},

@@ -38,6 +38,14 @@ type Route struct {
 	// 413. It also limits messages of a WebSocket. Zero means a megabyte.
 	MaxBody int64
 
+	// MaxCalls is how many calls may run at a time on one WebSocket with CallsProtocol. Zero
+	// means 16.
+	MaxCalls int
+
+	// CheckOrigin decides whether a page with the request's Origin may open a WebSocket. Nil
+	// means pages of the same host only; see ws.Options.
+	CheckOrigin func(r *http.Request) bool
+
 	// Headers are names of further header fields of a request that the worker gets, such as
 	// "Authorization". Values of a field are joined by ", ".
 	Headers []string
@@ -62,7 +70,7 @@ type Route struct {
 type Stats struct {
 	OK         uint64 // a response, whatever status its worker has chosen, or a whole stream
 	TimedOut   uint64 // 504: no reply before the deadline
-	ClientGone uint64 // nothing was answered: the client left first (499 in some logs)
+	ClientGone uint64 // the client left first, or cancelled its call (499 in some logs)
 	Full       uint64 // 503: too many calls, or no worker, or no bus
 	Failed     uint64 // 500 or 502: the handler failed, or the call did otherwise
 	Refused    uint64 // 4xx: the request itself
@@ -91,6 +99,8 @@ type Handler struct {
 //   - On a WebSocket, each message of the client is a call, one at a time. Its items are
 //     messages to the client, without a mark after the last one. An error closes the
 //     connection: with 1013 if the plane is full or down, and otherwise with 1011.
+//   - On a WebSocket with CallsProtocol, calls run at the same time. Each message has the ID of
+//     its call, and an error ends only its call.
 //
 // The envelope has the body, the headers Http-Method, Http-Path, Http-Query, Content-Type and
 // Idempotency-Key. The path is as the client has sent it, with escapes such as %20. It also has
@@ -120,6 +130,9 @@ func New(c *relay.Caller, route Route) *Handler {
 	if route.MaxBody == 0 {
 		route.MaxBody = 1 << 20
 	}
+	if route.MaxCalls <= 0 {
+		route.MaxCalls = 16
+	}
 	if route.RetryAfter == 0 {
 		route.RetryAfter = time.Second
 	}
@@ -139,7 +152,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = withTrace(r)
 	onStream := r.ProtoMajor == 2 && r.Method == http.MethodConnect && len(r.Header[":protocol"]) > 0 // RFC 8441
 	if onStream || strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		h.serveSocket(w, r)
+		if offersCalls(r) {
+			h.serveCalls(w, r)
+		} else {
+			h.serveSocket(w, r)
+		}
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.r.MaxBody))
@@ -244,14 +261,12 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case 0:
 		return
 	case http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", retryAfter(h.r.RetryAfter))
+		w.Header().Set("Retry-After", strconv.Itoa(retrySeconds(h.r.RetryAfter)))
 	}
 	http.Error(w, http.StatusText(status), status) // the error's text is not for clients
 }
 
-func retryAfter(d time.Duration) string {
-	return strconv.Itoa(int((d + time.Second - 1) / time.Second))
-}
+func retrySeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
 // count counts the end of a call that has failed, and returns the status. It returns 0 if
 // the client has left.

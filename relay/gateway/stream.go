@@ -88,7 +88,7 @@ func reason(err error) string {
 // serveSocket serves a WebSocket. Its client is read while a call runs, so that its leaving is
 // noticed, but not when two more messages wait: they are kept here.
 func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
-	c, err := ws.Accept(w, r, ws.Options{MessageLimit: int(h.r.MaxBody)})
+	c, err := ws.Accept(w, r, ws.Options{MessageLimit: int(h.r.MaxBody), CheckOrigin: h.r.CheckOrigin})
 	if err != nil {
 		h.refused.Add(1) // Accept has answered
 		return

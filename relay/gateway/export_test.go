@@ -1,0 +1,4 @@
+package gateway
+
+// ParseCallFrame parses a message of a client.
+var ParseCallFrame = parseCallFrame
