@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -113,7 +114,7 @@ func exercisePlane(t *testing.T, fn func(ctx context.Context, url string) error)
 				if ctx.Err() != nil {
 					return []byte("false"), nil
 				}
-				time.Sleep(time.Millisecond)
+				runtime.Gosched()
 			}
 			return []byte("true"), nil
 		}
