@@ -183,8 +183,8 @@ func MoveOnAfter(ctx context.Context, d time.Duration, fn func(context.Context) 
 	return sc.expired(), err
 }
 
-// FailAfter runs fn and cancels it after d. If that ended fn, it fails with a
-// *TimeoutError, which names the wait that was cancelled and wraps the error of fn. Code
+// FailAfter runs fn and cancels it after d. If that ended fn, it fails with an
+// ErrTimeout that names the wait that was cancelled and wraps the error of fn. Code
 // that does not wait is not interrupted. If other code cancels the scope of fn, FailAfter
 // returns the error of fn. It is asyncio's wait_for and timeout.
 func FailAfter(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
@@ -192,7 +192,7 @@ func FailAfter(ctx context.Context, d time.Duration, fn func(context.Context) er
 }
 
 // Grace runs fn shielded from cancellation outside, for at most d. It is for cleaning up
-// that has to wait. If the time runs out, it fails with a *TimeoutError. A run that ends
+// that has to wait. If the time runs out, it fails with such an ErrTimeout. A run that ends
 // waits for it, even if d is longer than Options.Grace.
 func Grace(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
 	return withTimeout(ctx, "Grace", d, (*Scope).openShielded, fn)
@@ -220,7 +220,7 @@ func withTimeout(ctx context.Context, op string, d time.Duration, open openFunc,
 	default:
 		return err
 	}
-	return &TimeoutError{After: d, Waiting: sc.interrupted.String(), Err: inner}
+	return &timeoutError{after: d, waiting: sc.interrupted.String(), err: inner}
 }
 
 // expired reports whether the deadline of the scope has ended the code inside.
@@ -230,52 +230,45 @@ func (sc *Scope) expired() bool { return sc.caught && sc.canceled.late }
 func after(sc *Scope, d time.Duration) time.Duration { return saturatingAdd(sc.s.l.Time(), d) }
 
 // ErrTimeout is what errors.Is finds in the errors of FailAfter and Grace when the time
-// has run out. It equals context.DeadlineExceeded for errors.Is.
-var ErrTimeout error = timeoutError{}
+// has run out, and in that of a call of package relay without a reply in time. It equals
+// context.DeadlineExceeded for errors.Is, and is a net.Error.
+var ErrTimeout error = timeout{}
 
-type timeoutError struct{}
+type timeout struct{}
 
-func (timeoutError) Error() string        { return "spindle: timed out" }
-func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
-func (timeoutError) Timeout() bool        { return true }
-func (timeoutError) Temporary() bool      { return true } // for net.Error
+func (timeout) Error() string        { return "spindle: timed out" }
+func (timeout) Is(target error) bool { return target == context.DeadlineExceeded }
+func (timeout) Timeout() bool        { return true }
+func (timeout) Temporary() bool      { return true } // for net.Error
 
-// TimeoutError is the error of FailAfter and Grace when the time has run out. For
-// errors.Is it equals ErrTimeout and context.DeadlineExceeded. It is a net.Error.
-type TimeoutError struct {
-	After time.Duration // the time that the function had
+// timeoutError is the error of FailAfter and Grace when the time has run out.
+type timeoutError struct {
+	timeout
+	after time.Duration // the time that the function had
 
-	// Waiting is the first wait that was cancelled, with its task, and the number
+	// waiting is the first wait that was cancelled, with its task, and the number
 	// of others. It is "" if the time ran out between two waits.
-	Waiting string
+	waiting string
 
-	Err error // the error of the function
+	err error // of the function
 }
 
-func (e *TimeoutError) Error() string {
-	text := fmt.Sprintf("spindle: timed out after %v", e.After)
-	if e.Waiting != "" {
-		text += " waiting for " + e.Waiting
+func (e *timeoutError) Error() string {
+	text := fmt.Sprintf("spindle: timed out after %v", e.after)
+	if e.waiting != "" {
+		text += " waiting for " + e.waiting
 	}
-	if _, bare := e.Err.(*Canceled); !bare { // its text would repeat this one
-		text += ": " + e.Err.Error()
+	if _, bare := e.err.(*Canceled); !bare { // its text would repeat this one
+		text += ": " + e.err.Error()
 	}
 	return text
 }
 
-// Is reports whether target is ErrTimeout or context.DeadlineExceeded.
-func (e *TimeoutError) Is(target error) bool {
-	return target == ErrTimeout || target == context.DeadlineExceeded
+func (e *timeoutError) Is(target error) bool {
+	return target == ErrTimeout || e.timeout.Is(target)
 }
 
-// Unwrap returns the error of the function.
-func (e *TimeoutError) Unwrap() error { return e.Err }
-
-// Timeout returns true, for net.Error.
-func (e *TimeoutError) Timeout() bool { return true }
-
-// Temporary returns true, for net.Error.
-func (e *TimeoutError) Temporary() bool { return true }
+func (e *timeoutError) Unwrap() error { return e.err }
 
 // interruptedWaits describes the waits that a scope's deadline has cancelled; nil for
 // none.

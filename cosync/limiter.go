@@ -65,18 +65,8 @@ func (l *Limiter) acquire(ctx context.Context, w spindle.Waker, borrower any) er
 	return err
 }
 
-// TryAcquire borrows a token for the calling task if one is free. It reports whether it
-// did.
-func (l *Limiter) TryAcquire(ctx context.Context) bool {
-	l.checkCaller("Limiter")
-	task := spindle.Current(ctx)
-	if task == nil {
-		panic("cosync: Limiter.TryAcquire called outside of a task; use TryAcquireFor")
-	}
-	return l.TryAcquireFor(task)
-}
-
-// TryAcquireFor borrows a token for a borrower if one is free. It reports whether it did.
+// TryAcquireFor borrows a token for a borrower if one is free. It reports whether it did. The
+// borrower of the calling task is spindle.Current(ctx).
 func (l *Limiter) TryAcquireFor(borrower any) bool {
 	l.checkCaller("Limiter")
 	l.mustBeNew(borrower)
@@ -135,7 +125,7 @@ func (l *Limiter) lend(borrower any) {
 func (l *Limiter) mustBeNew(borrower any) {
 	has, known := l.borrowers[borrower]
 	switch {
-	case borrower == nil:
+	case borrower == nil, borrower == (*spindle.Task)(nil): // of a callback
 		panic("cosync: Acquire of a Limiter for a nil borrower")
 	case has:
 		panic("cosync: Acquire of a Limiter by a borrower that has a token")

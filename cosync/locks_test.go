@@ -228,7 +228,7 @@ func TestLimiterKnowsItsBorrowers(t *testing.T) {
 		mustPanic(t, "cosync: Acquire of a Limiter by a borrower that has a token", func() { l.Acquire(ctx) })
 		n.Go(func(ctx context.Context) error {
 			mustPanic(t, none, l.Release) // another task has it
-			if !l.TryAcquire(ctx) {
+			if !l.TryAcquireFor(spindle.Current(ctx)) {
 				t.Error("no second token")
 			}
 			if err := spindle.Sleep(ctx, time.Second); err != nil {

@@ -35,7 +35,7 @@ func TestZeroObjectsAreNamed(t *testing.T) {
 func TestRefusedGoroutinesChangeNothing(t *testing.T) {
 	l := cosync.NewLimiter(1)
 	sim.Test(t, func(ctx context.Context) error {
-		uses := []func(){func() { l.Acquire(ctx) }, func() { l.TryAcquire(ctx) }, func() { l.AcquireFor(ctx, "a") }, l.Release, func() { l.SetTotal(2) }}
+		uses := []func(){func() { l.Acquire(ctx) }, func() { l.TryAcquireFor("a") }, func() { l.AcquireFor(ctx, "a") }, l.Release, func() { l.SetTotal(2) }}
 		var all sync.WaitGroup
 		for _, use := range uses {
 			all.Go(func() {
@@ -55,9 +55,9 @@ func TestLimiterNeedsABorrower(t *testing.T) {
 		l := cosync.NewLimiter(1)
 		mustPanic(t, "cosync: Acquire of a Limiter for a nil borrower", func() { l.AcquireFor(ctx, nil) })
 		called := spindle.NewFuture[any](ctx)
-		spindle.LoopOf(ctx).CallSoon(func() { called.Resolve(panicOf(func() { l.TryAcquire(ctx) })) })
+		spindle.LoopOf(ctx).CallSoon(func() { called.Resolve(panicOf(func() { l.TryAcquireFor(spindle.Current(ctx)) })) })
 		got, err := called.Await(ctx)
-		if want := "cosync: Limiter.TryAcquire called outside of a task; use TryAcquireFor"; got != want {
+		if want := "cosync: Acquire of a Limiter for a nil borrower"; got != want {
 			t.Errorf("in a callback: panic %v, want %q", got, want)
 		}
 		return err

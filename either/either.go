@@ -25,6 +25,7 @@ package either
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"time"
 
@@ -84,15 +85,15 @@ func Blocking[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	return work()
 }
 
-// FailAfter runs fn and cancels it after d. If that ended fn, it fails with a
-// *spindle.TimeoutError.
+// FailAfter runs fn and cancels it after d. If that ended fn, it fails with
+// spindle.ErrTimeout, and wraps the error of fn.
 func FailAfter(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
 	if inTask(ctx) {
 		return spindle.FailAfter(ctx, d, fn)
 	}
 	expired, err := limited(ctx, d, fn)
 	if expired {
-		return &spindle.TimeoutError{After: d, Err: err}
+		return fmt.Errorf("%w after %v: %w", spindle.ErrTimeout, d, err)
 	}
 	return err
 }

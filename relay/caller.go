@@ -143,11 +143,11 @@ func drawName(r *rand.ChaCha8) string {
 }
 
 // Call sends a request and waits for the reply. It fails with a *RemoteError if the worker
-// failed, with a *TimeoutError at the deadline, with ErrFull, ErrNoResponder or ErrDown if
+// failed, with spindle.ErrTimeout at the deadline, with ErrFull, ErrNoResponder or ErrDown if
 // the request could not be sent, and with the error of ctx if that ends first. If the
 // deadline passes at the worker before it does here, because the worker's clock is faster, the
 // error is a *RemoteError with CodeDeadline. For errors.Is, it equals context.DeadlineExceeded
-// as a *TimeoutError does.
+// as spindle.ErrTimeout does.
 func (c *Caller) Call(ctx context.Context, subject string, body []byte) ([]byte, error) {
 	if c.o.Intercept != nil {
 		reply, err := c.Do(ctx, Envelope{Subject: subject, Body: body})
@@ -167,7 +167,7 @@ func (c *Caller) Call(ctx context.Context, subject string, body []byte) ([]byte,
 
 // Do is Call with all fields of an envelope. It uses the Subject, Body, Headers and Deadline
 // of e, and Trace if it is set. If the Deadline is negative, the call fails with a
-// *TimeoutError, and nothing is sent.
+// spindle.ErrTimeout, and nothing is sent.
 func (c *Caller) Do(ctx context.Context, e Envelope) (*Envelope, error) {
 	if c.o.Intercept == nil {
 		return c.whole(ctx, e)
@@ -206,7 +206,7 @@ func (c *Caller) do(ctx context.Context, e *Envelope) (w *waiter, err error) {
 	} // otherwise a reply came together with the cancellation, and counts
 	err = w.err
 	if w.ended == expired {
-		err = &TimeoutError{w.req.Subject, w.req.Deadline}
+		err = &timeoutError{w.req.Subject, w.req.Deadline}
 	}
 	if err != nil {
 		w.release()
@@ -221,7 +221,7 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	limit := e.Deadline
 	switch {
 	case limit < 0:
-		return nil, &TimeoutError{e.Subject, 0}
+		return nil, &timeoutError{e.Subject, 0}
 	case limit == 0:
 		limit = c.o.Timeout
 	}

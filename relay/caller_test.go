@@ -116,7 +116,7 @@ func TestStrayReplies(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if _, err := c.Call(ctx, "work", nil); !errors.As(err, new(*relay.TimeoutError)) {
+		if _, err := c.Call(ctx, "work", nil); !errors.Is(err, spindle.ErrTimeout) {
 			t.Error(err)
 		}
 		first, err := sub.Next(ctx)

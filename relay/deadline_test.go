@@ -42,7 +42,7 @@ func TestStreamThatIsNotRead(t *testing.T) {
 				if want := max(deadline, 3*time.Second-deadline); took < want-time.Second || took > 4*time.Second || !canceled {
 					t.Errorf("it ended after %v, cancelled %v", took, canceled)
 				}
-				if _, err := s.Next(ctx); !errors.As(err, new(*relay.TimeoutError)) {
+				if _, err := s.Next(ctx); !errors.Is(err, spindle.ErrTimeout) {
 					t.Error(err)
 				}
 				if s := c.Stats(); s.TimedOut != 1 {
@@ -72,7 +72,7 @@ func TestDeadlinesOfGoroutines(t *testing.T) {
 			}
 			c := newCaller(t, t.Context(), bus, relay.CallerOptions{Timeout: time.Millisecond})
 			for range 3 {
-				if _, err := c.Do(t.Context(), e); !errors.As(err, new(*relay.TimeoutError)) {
+				if _, err := c.Do(t.Context(), e); !errors.Is(err, spindle.ErrTimeout) {
 					t.Error(err)
 				}
 			}
@@ -83,7 +83,7 @@ func TestDeadlinesOfGoroutines(t *testing.T) {
 			for range 4 {
 				<-canceled
 			}
-			if _, err := s.Next(t.Context()); !errors.As(err, new(*relay.TimeoutError)) {
+			if _, err := s.Next(t.Context()); !errors.Is(err, spindle.ErrTimeout) {
 				t.Error(err)
 			}
 			if err := c.Close(); err != nil {
@@ -127,7 +127,7 @@ func TestDeadlinesInAnyOrder(t *testing.T) {
 					_, err := spindle.MoveOnAfter(ctx, time.Duration(i%3)*300*time.Millisecond+time.Hour*time.Duration(i%2), func(ctx context.Context) error {
 						_, err := c.Call(ctx, "work", nil)
 						ended[i] = spindle.Now(ctx).Sub(began)
-						if errors.As(err, new(*relay.TimeoutError)) {
+						if errors.Is(err, spindle.ErrTimeout) {
 							err = nil
 						}
 						return err
@@ -171,14 +171,14 @@ func TestDeadlineThatTheWorkerNoticesFirst(t *testing.T) {
 		_, err := c.Do(ctx, relay.Envelope{Subject: "work", Deadline: deadline})
 		return err
 	}
-	if err := call(t.Context(), 1); !errors.As(err, new(*relay.TimeoutError)) {
+	if err := call(t.Context(), 1); !errors.Is(err, spindle.ErrTimeout) {
 		t.Errorf("at its deadline: %v", err)
 	}
 	s, err := c.Open(t.Context(), relay.Envelope{Subject: "work", Deadline: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Next(t.Context()); !errors.As(err, new(*relay.TimeoutError)) {
+	if _, err := s.Next(t.Context()); !errors.Is(err, spindle.ErrTimeout) {
 		t.Errorf("at the deadline of a stream: %v", err)
 	}
 	s.Close()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/spindleloop/spindle"
 )
 
 // Errors of calls. ErrFull is temporary: try again later, or let the client do so.
@@ -48,22 +50,21 @@ func callerClosed(subject string) error {
 	return fmt.Errorf("%w: the Caller, for a call of %s", ErrClosed, subject)
 }
 
-// TimeoutError is the error of a call that had no reply within its deadline. For errors.Is
-// it equals context.DeadlineExceeded.
-type TimeoutError struct {
-	Subject string
-	After   time.Duration
+// timeoutError is the error of a call that had no reply within its deadline.
+type timeoutError struct {
+	subject string
+	after   time.Duration
 }
 
-func (e *TimeoutError) Error() string {
-	return fmt.Sprintf("relay: no reply from %s after %v", e.Subject, e.After)
+func (e *timeoutError) Error() string {
+	return fmt.Sprintf("relay: no reply from %s after %v", e.subject, e.after)
 }
 
-// Is reports whether target is context.DeadlineExceeded.
-func (e *TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+func (e *timeoutError) Is(target error) bool {
+	return target == spindle.ErrTimeout || target == context.DeadlineExceeded
+}
 
-// Timeout returns true.
-func (e *TimeoutError) Timeout() bool { return true }
+func (e *timeoutError) Timeout() bool { return true }
 
 // Codes of RemoteError.
 const (

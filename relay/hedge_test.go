@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -58,7 +59,7 @@ func TestHedgeEnds(t *testing.T) {
 	c := newCaller(t, t.Context(), bus, relay.CallerOptions{Hedge: time.Millisecond, Timeout: 20 * time.Millisecond})
 	defer c.Close()
 	_, err := c.Call(t.Context(), "work", nil)
-	if _, late := err.(*relay.TimeoutError); !late {
+	if !errors.Is(err, spindle.ErrTimeout) {
 		t.Errorf("%v", err)
 	}
 }

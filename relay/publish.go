@@ -28,7 +28,7 @@ func (c *Caller) publishWithin(ctx context.Context, w *waiter, limit time.Durati
 	}
 	switch {
 	case late:
-		return expired, &TimeoutError{w.req.Subject, limit}
+		return expired, &timeoutError{w.req.Subject, limit}
 	case err != nil && ctx.Err() != nil:
 		return canceled, err
 	}

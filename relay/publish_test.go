@@ -30,7 +30,7 @@ func TestFullQueue(t *testing.T) {
 			t.Errorf("FailWhenFull: %v", err)
 		}
 		before := spindle.Now(ctx)
-		if _, err := waits.Call(ctx, "work", nil); !errors.As(err, new(*relay.TimeoutError)) {
+		if _, err := waits.Call(ctx, "work", nil); !errors.Is(err, spindle.ErrTimeout) {
 			t.Errorf("in a full queue: %v", err)
 		}
 		if took := spindle.Now(ctx).Sub(before); took != time.Second {

@@ -194,7 +194,7 @@ func (w *waiter) streamEnd() error {
 	case w.err != nil:
 		return w.err
 	case w.ended == expired:
-		return &TimeoutError{w.req.Subject, w.req.Deadline}
+		return &timeoutError{w.req.Subject, w.req.Deadline}
 	case w.ended == replied:
 		return io.EOF
 	}

@@ -195,7 +195,7 @@ func TestDeadlineOfAHandler(t *testing.T) {
 		before := w.Stats().Revoked
 		// The handler may notice the deadline first, and reply.
 		_, err := c.Do(t.Context(), relay.Envelope{Subject: "work", Body: []byte(body), Deadline: deadline})
-		if err != nil && !errors.As(err, new(*relay.TimeoutError)) {
+		if err != nil && !errors.Is(err, spindle.ErrTimeout) {
 			t.Errorf("%s: %v", body, err)
 		}
 		for w.Stats().Revoked == before {

@@ -314,7 +314,7 @@ func (b *web) endAfter(ctx context.Context, d time.Duration, fn func(context.Con
 func (b *web) judge(o order, expired bool, answer error) error {
 	var remote *relay.RemoteError
 	switch {
-	case answer == nil, expired, errors.As(answer, new(*relay.TimeoutError)):
+	case answer == nil, expired, errors.Is(answer, spindle.ErrTimeout):
 		return nil
 	case errors.Is(answer, relay.ErrNoResponder), errors.Is(answer, relay.ErrFull), !b.a.quiet && errors.Is(answer, relay.ErrBroken):
 		return nil

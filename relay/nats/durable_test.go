@@ -443,7 +443,7 @@ func inTasksAndGoroutines(t *testing.T, test func(t *testing.T, run func(ctx con
 	})
 }
 
-// TestDeadlineWhileARequestIsStored: the call fails with a *relay.TimeoutError, and workers are
+// TestDeadlineWhileARequestIsStored: the call fails with spindle.ErrTimeout, and workers are
 // notified, because the server may have the request.
 func TestDeadlineWhileARequestIsStored(t *testing.T) {
 	inTasksAndGoroutines(t, func(t *testing.T, run func(context.Context, func(context.Context) error) error) {
@@ -455,7 +455,7 @@ func TestDeadlineWhileARequestIsStored(t *testing.T) {
 			_, err := c.Do(ctx, relay.Envelope{Subject: "jobs.a", Deadline: 100 * time.Millisecond})
 			return err
 		})
-		if !errors.As(err, new(*relay.TimeoutError)) || errors.Is(err, relay.ErrDown) {
+		if !errors.Is(err, spindle.ErrTimeout) || errors.Is(err, relay.ErrDown) {
 			t.Errorf("got %v", err)
 		}
 		if s := c.Stats(); s.TimedOut != 1 || s.CancelsSent != 1 {

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	client "github.com/nats-io/nats.go"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -284,7 +285,7 @@ func documented(err error) string {
 			return remote.Code
 		}
 		return ""
-	case errors.As(err, new(*relay.TimeoutError)):
+	case errors.Is(err, spindle.ErrTimeout):
 		return "time-out"
 	}
 	for _, known := range []error{relay.ErrDown, relay.ErrNoResponder, relay.ErrFull, relay.ErrBroken} {

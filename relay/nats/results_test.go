@@ -216,7 +216,7 @@ func TestWriteThatIsRefusedForAMoment(t *testing.T) {
 	}
 	load("released")
 	busy.refusals.Store(3)
-	r.(relay.Releaser).Release(t.Context(), "released")
+	r.(relay.Claimer).Release(t.Context(), "released")
 	if _, ok := load("released"); ok {
 		t.Error("the key that was released has a reply")
 	}

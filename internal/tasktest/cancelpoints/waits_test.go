@@ -82,7 +82,7 @@ var moments = map[string]func(ctx context.Context, call func(context.Context) er
 const soon = 2 * time.Millisecond
 
 func timedOut(err error) (bool, error) {
-	if late := (*spindle.TimeoutError)(nil); errors.As(err, &late) {
+	if errors.Is(err, spindle.ErrTimeout) {
 		return true, nil
 	}
 	return false, err
@@ -170,7 +170,7 @@ var notWaits = map[string]string{
 	"is for goroutines":                           ".FromGoroutine sim.Search.Find",
 	"breaks the sequence, which no scope absorbs": "sim.Sequencer.Step",
 	"keeps cancellation out":                      ".Shield .Grace",
-	"does not wait":                               "cosync.Limiter.TryAcquire inspect.Snapshot",
+	"does not wait":                               "inspect.Snapshot",
 	"is a callback function":                      "stream.TLS.Handler transport.Connect transport.OpenDatagram ws.Connect",
 	"registers a function":                        "pyapp.Handle pyapp.HandleStream",
 }
