@@ -159,8 +159,8 @@ func endWait(ctx context.Context, w wait, end func(context.Context, func(context
 // notWaits are the exported functions with a context that do not wait in it, with the
 // reason.
 var notWaits = map[string]string{
-	"returns what the context has": ".Current .LoopOf .ScopeOf .RootNursery .Rand .Now .TracerOf .TasksOf .TreeOf web.Traceparent relay.TraceOf",
-	"makes an object":              ".NewFuture .NewTicker .WithTracer .Pool.In web.WithTraceparent relay.WithTrace",
+	"returns what the context has": ".Current .LoopOf .ScopeOf .RootNursery .Rand .Now .TracerOf .TasksOf .TreeOf tracing.Of",
+	"makes an object":              ".NewFuture .NewTicker .WithTracer .Pool.In tracing.With",
 	"changes an object":            ".Ticker.Reset",
 	"starts tasks":                 ".Nursery.Go .Nursery.GoWith",
 	"starts programs":              "sim.Host.Go sim.Host.Serve",
