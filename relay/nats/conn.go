@@ -29,6 +29,7 @@ type conn struct {
 
 	mu      sync.Mutex
 	pending []byte    // guarded by mu, as all below
+	spare   []byte    // what flush has written, to be used again
 	writing bool      // a goroutine is in flush
 	last    time.Time // of Write
 	err     error
@@ -122,11 +123,14 @@ func (c *conn) flush() {
 	defer c.mu.Unlock()
 	for len(c.pending) > 0 && c.err == nil {
 		b := c.pending
-		c.pending = nil
+		c.pending, c.spare = c.spare[:0], nil
 		c.mu.Unlock()
 		_, err := c.Conn.Write(b)
 		c.mu.Lock()
 		c.unsent.Add(-int64(len(b)))
+		if cap(b) <= fewUnsent {
+			c.spare = b
+		}
 		if err != nil {
 			c.err = err
 			c.lost.Store(true)

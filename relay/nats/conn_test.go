@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"runtime"
 	"testing"
 
 	"github.com/spindleloop/spindle/relay/nats"
@@ -63,5 +64,42 @@ func TestWritesToAServerThatDoesNotRead(t *testing.T) {
 	nats.AwaitSpace(c)
 	if _, err := c.Write(chunk); err == nil {
 		t.Error("a write after Close has succeeded")
+	}
+}
+
+// TestBurstsShareABuffer: messages that are written together are copied, but not to new memory each
+// time.
+func TestBurstsShareABuffer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := nats.Dial(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go io.Copy(io.Discard, server)
+	const bursts, messages, size = 100, 100, 200
+	message := make([]byte, size)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range bursts {
+		for range messages {
+			if _, err := c.Write(message); err != nil {
+				t.Fatal(err)
+			}
+		}
+		until(t, func() bool { return nats.Unsent(c) == 0 })
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / (bursts * messages); each > size/2 {
+		t.Errorf("a message of %d bytes takes %d bytes of new memory", size, each)
 	}
 }
