@@ -184,3 +184,71 @@ def test_a_disk_survives_a_crash():
     world.after(1, host.restart)
     world.run()
     assert seen == [1, 2]
+
+
+def test_one_way():
+    world, seen = World(), []
+    server, client = world.host("server"), world.host("client")
+    server.serve(echo_server)
+
+    async def talk():
+        reader, writer = await connect("server", 7)
+        world.one_way(server, client).cut()
+        world.after(10, world.one_way(server, client).mend)
+        writer.write(b"x\n")
+        assert await reader.readline() == b"x\n"
+        seen.append(world.now)
+
+    client.start(talk)
+    world.run()
+    assert seen[0] > 10
+    arrived = [event for event in world.trace() if event["From"] == "client" and event["Kind"] == "data"]
+    assert arrived and arrived[0]["At"] < 1e9, "the other direction is open"
+
+
+def test_datagrams_overtake_each_other():
+    world, got = World(1), []
+    a, b = world.host("a"), world.host("b")
+    world.link(a, b).delay(0.001, 0.002).reorder(0.3)
+
+    class Receiver(asyncio.DatagramProtocol):
+        def datagram_received(self, data, address):
+            got.append(int(data))
+
+    async def receive():
+        await asyncio.get_running_loop().create_datagram_endpoint(Receiver, local_addr=("0.0.0.0", 9))
+        await asyncio.sleep(100)
+
+    async def send():
+        await asyncio.sleep(0.1)
+        transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=("a", 9))
+        for number in range(30):
+            transport.sendto(b"%d" % number)
+            await asyncio.sleep(0.003)
+        await asyncio.sleep(1)
+        transport.close()
+
+    a.serve(receive)
+    b.start(send)
+    world.run()
+    assert sorted(got) == list(range(30)) and got != sorted(got)
+
+
+def test_a_check_after_every_step():
+    world, state = World(), {"balance": 0}
+
+    async def program():
+        await asyncio.sleep(3)
+        state["balance"] = -1
+        await asyncio.sleep(0)
+        await asyncio.sleep(1)
+        state["balance"] = 0
+
+    def check():
+        assert state["balance"] >= 0, "the balance is negative"
+
+    world.always(check)
+    world.host("a").start(program)
+    with pytest.raises(AssertionError, match="the balance is negative"):
+        world.run()
+    assert world.now == 3

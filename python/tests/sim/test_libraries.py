@@ -89,7 +89,7 @@ def test_aiohttp_with_faults():
     run(*aiohttp_programs(), setup=crashes)
 
 
-def fastapi_server():
+def fastapi_server(**options):
     fastapi, uvicorn = pytest.importorskip("fastapi"), pytest.importorskip("uvicorn")
     app = fastapi.FastAPI()
 
@@ -109,7 +109,7 @@ def fastapi_server():
         await socket.close()
 
     async def server():
-        config = uvicorn.Config(app, host="0.0.0.0", port=80, log_config=None, lifespan="on", ws="websockets")
+        config = uvicorn.Config(app, host="0.0.0.0", port=80, log_config=None, lifespan="on", ws="websockets", **options)
         await uvicorn.Server(config).serve()
 
     return server
@@ -131,6 +131,33 @@ def test_fastapi_with_faults():
 
     world = run(fastapi_server(), client, setup=crashes)
     assert any(event["Kind"] == "crash" for event in world.trace())
+
+
+def test_fastapi_with_tls_and_faults(certificate):
+    httpx = pytest.importorskip("httpx")
+    path, _, client_side = certificate
+    failed = []
+
+    async def client():
+        async with httpx.AsyncClient(timeout=1, verify=client_side) as session:
+
+            async def get(number):
+                try:
+                    return await session.get(f"https://server:80/items/{number}")
+                except httpx.HTTPError as exc:
+                    failed.append(type(exc).__name__)
+                    raise
+
+            for number in range(20):
+                answer = await until_it_answers(lambda: get(number), (httpx.HTTPError,))
+                assert answer.json() == {"number": number}
+                await asyncio.sleep(0.3)
+
+    def faults(world, server, client):
+        world.faults = Faults(duration=5, lasting=0.5, crash_every=1, partition_every=2, hosts=[server], loss=0.05, dribble=0.1)
+
+    world = run(fastapi_server(ssl_certfile=path + ".crt", ssl_keyfile=path), client, setup=faults)
+    assert failed and any(event["Kind"] == "crash" for event in world.trace())
 
 
 def test_starlette_with_tls(certificate):
