@@ -15,20 +15,22 @@ spindle.run is asyncio.run on a Spindle loop. Where a program makes its loop its
 The loop is a drop-in replacement for asyncio's and uvloop's.
 """
 
-import asyncio as _asyncio
 import sys as _sys
 import warnings as _warnings
 
-if "t" in _sys.abiflags:
-    raise ImportError("spindle: free-threaded builds of Python are not supported yet; use a build with the GIL")
-
 from ._version import __version__
-from .inspector import inspect
-from .loop import Loop
-from .mode import ExecutionMode, detect_mode
-from .runner import run as _run
-from .scopes import CancelScope, Nursery, fail_after, move_on_after, move_on_at
-from .tree import tree
+from .mode import ExecutionMode, detect_mode, why_no_loops as _why_no_loops
+
+_no_loops = _why_no_loops()
+if _no_loops is None:
+    import asyncio as _asyncio  # before _asyncio, which would find a part of it only
+
+    from .inspector import inspect
+    from .loop import Loop
+    from .scopes import CancelScope, Nursery, fail_after, move_on_after, move_on_at
+    from .tree import tree
+else:  # not even asyncio is imported: in a subinterpreter of Python 3.12 its end would end the process
+    from .refused import Loop
 
 __all__ = [
     "CancelScope", "EventLoopPolicy", "ExecutionMode", "GoError", "Loop", "Nursery", "async_call", "call", "detect_mode",
@@ -47,7 +49,11 @@ def new_event_loop() -> Loop:
 
 def run(main, *, debug=None):
     """Run a coroutine on a new loop and return its result, as asyncio.run does."""
-    return _run(main, debug, new_event_loop, "spindle.run")
+    if _no_loops is not None:
+        raise RuntimeError(_no_loops)
+    from .runner import run
+
+    return run(main, debug, new_event_loop, "spindle.run")
 
 
 def install() -> None:
@@ -56,6 +62,8 @@ def install() -> None:
     Python 3.14 deprecates event loop policies, and 3.16 removes them. Use spindle.run, or asyncio.Runner
     with loop_factory=spindle.new_event_loop, where the program makes its loop itself.
     """
+    if _no_loops is not None:
+        raise RuntimeError(_no_loops)
     if _sys.version_info >= (3, 12):
         _warnings.warn(
             "spindle.install is deprecated with asyncio's policies; use spindle.run, or asyncio.run or asyncio.Runner "
@@ -68,6 +76,8 @@ def install() -> None:
 
 
 def __getattr__(name):
+    if _no_loops is not None and name in __all__:
+        raise RuntimeError(_no_loops)
     if name not in _LATER:
         raise AttributeError(f"module 'spindle' has no attribute {name!r}")
     from importlib import import_module

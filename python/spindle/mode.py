@@ -7,8 +7,8 @@ import sys
 class ExecutionMode(enum.Enum):
     """How the threads and interpreters of the process share the interpreter's lock."""
 
-    FREE_THREADED = "free_threaded"  # there is no lock; Spindle refuses to be built or imported there
-    SUBINTERP = "subinterp"  # in a subinterpreter; Spindle refuses to be imported there
+    FREE_THREADED = "free_threaded"  # there is no lock; loops cannot be made there
+    SUBINTERP = "subinterp"  # in a subinterpreter; loops cannot be made there yet
     SHARED_GIL = "shared_gil"  # one lock: what Python usually has
 
 
@@ -16,12 +16,24 @@ def detect_mode() -> ExecutionMode:
     """Return how the calling interpreter is run."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return ExecutionMode.FREE_THREADED
-    if not _in_main_interpreter():
+    if not in_main_interpreter():
         return ExecutionMode.SUBINTERP
     return ExecutionMode.SHARED_GIL
 
 
-def _in_main_interpreter():
+def why_no_loops() -> str | None:
+    """Return why this interpreter can have no loop, None if it can."""
+    if "t" in sys.abiflags:
+        return ("spindle: loops in free-threaded builds of Python are not supported: they were never tested there; "
+                "use a build with the GIL")
+    if not in_main_interpreter():
+        return ("spindle: loops in subinterpreters are not supported yet; make the loop in the main interpreter, "
+                "or in another process (a server: --workers N)")
+    return None
+
+
+def in_main_interpreter() -> bool:
+    """Report whether the calling interpreter is the one that the process began with."""
     try:
         import _interpreters as interpreters  # from Python 3.13 on
     except ImportError:

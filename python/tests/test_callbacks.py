@@ -406,30 +406,6 @@ def test_mode(monkeypatch):
     assert spindle.detect_mode() is spindle.ExecutionMode.FREE_THREADED
 
 
-def test_subinterpreters_are_detected_and_refused():
-    code = textwrap.dedent(f"""
-    import runpy
-    mode = runpy.run_path({spindle.mode.__file__!r})
-    assert mode["detect_mode"]() is mode["ExecutionMode"].SUBINTERP
-    try:
-        import spindle
-    except ImportError as error:
-        assert "subinterpreters" in str(error), error
-    else:
-        raise AssertionError
-    """)
-    main = textwrap.dedent("""
-    import os, sys
-    try:
-        import _interpreters as interpreters
-    except ImportError:
-        import _xxsubinterpreters as interpreters
-    failed = interpreters.run_string(interpreters.create(), sys.argv[1])
-    os._exit(1 if failed else 0)  # asyncio in a subinterpreter crashes the end of Python 3.12.1
-    """)
-    subprocess.run([sys.executable, "-c", main, code], check=True, timeout=60)
-
-
 def test_install():
     """The policy makes our loops. Its deprecation is reported by a call and not by the import."""
     subprocess.run([sys.executable, "-W", "error", "-c", textwrap.dedent("""
