@@ -160,8 +160,11 @@ int head_fields(Exchange *x, PyObject *headers, bool trailers) {
     if (!list)
         return -1;
     int r = 0;
-    for (Py_ssize_t i = 0; r == 0 && i < PySequence_Fast_GET_SIZE(list); i++)
-        r = write_field(x, PySequence_Fast_GET_ITEM(list, i), trailers);
+    for (Py_ssize_t i = 0; r == 0 && i < PySequence_Fast_GET_SIZE(list); i++) {
+        PyObject *pair = Py_NewRef(PySequence_Fast_GET_ITEM(list, i)); // its iteration may change the list
+        r = write_field(x, pair, trailers);
+        Py_DECREF(pair);
+    }
     Py_DECREF(list);
     return r;
 }

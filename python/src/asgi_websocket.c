@@ -53,14 +53,16 @@ static int fields_out(Exchange *x, int kind, int flags, PyObject *headers, PyObj
     if (!list)
         return -1;
     const char *protocol = NULL;
-    Py_ssize_t protocol_len = 0, n = PySequence_Fast_GET_SIZE(list), size = 0;
+    Py_ssize_t protocol_len = 0, size = 0;
     if (subprotocol && subprotocol != Py_None && !(protocol = PyUnicode_AsUTF8AndSize(subprotocol, &protocol_len))) {
         Py_DECREF(list);
         return -1;
     }
     PyObject *plain = PyList_New(0); // names and values in turn
-    for (Py_ssize_t i = 0; plain && i < n; i++) {
-        PyObject *pair = PySequence_Fast(PySequence_Fast_GET_ITEM(list, i), "spindle: a header field must be a pair of bytes");
+    for (Py_ssize_t i = 0; plain && i < PySequence_Fast_GET_SIZE(list); i++) {
+        PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(list, i)); // its iteration may change the list
+        PyObject *pair = PySequence_Fast(item, "spindle: a header field must be a pair of bytes");
+        Py_DECREF(item);
         if (!pair || PySequence_Fast_GET_SIZE(pair) != 2 || !PyBytes_Check(PySequence_Fast_GET_ITEM(pair, 0)) ||
             !PyBytes_Check(PySequence_Fast_GET_ITEM(pair, 1))) {
             if (!PyErr_Occurred())
@@ -79,6 +81,7 @@ static int fields_out(Exchange *x, int kind, int flags, PyObject *headers, PyObj
     Py_DECREF(list);
     if (!plain)
         return -1;
+    Py_ssize_t n = PyList_GET_SIZE(plain) / 2;
     uint32_t count = (uint32_t)n + (protocol ? 1 : 0);
     SpindleField *field = (SpindleField *)server_out(x->server, kind, flags, x->slot, count,
                                                      count * sizeof *field + size + protocol_len);
