@@ -25,8 +25,8 @@ import (
 //	  ├──the run ends──▶ orphaned ──no stream is left──────────────▲
 //	  └──error─────────────────────────────────────────────────────┘
 //
-// A run cancels the two tasks when it ends. Requests that are shielded then read and write
-// themselves.
+// A run cancels the two tasks when it ends. Of the requests that are shielded then, one at a
+// time reads, and one writes.
 type h2Client struct {
 	p    *pool
 	to   endpoint
@@ -38,6 +38,7 @@ type h2Client struct {
 	drained  spindle.Lot
 	spare    []byte // a buffer for frames
 	writing  bool   // a task writes, or will
+	reading  bool   // a request reads, after the run has ended
 	leaving  bool   // takes no more requests
 	orphaned bool
 	isIdle   bool  // counts as idle in the pool
@@ -228,16 +229,30 @@ func (hc *h2Client) orphan() {
 	}
 	hc.orphaned, hc.leaving = true, true
 	hc.p.removeShared(hc)
-	for _, s := range slices.Clone(hc.fc.Streams()) {
-		callOf(s).wakeAll()
-	}
+	hc.wakeAll()
 	hc.settle()
 }
 
-// drive writes and reads in the calling task, which waits for something of an orphaned
-// connection.
+// wakeAll lets all requests look again whether they have to wait, and for what.
+func (hc *h2Client) wakeAll() {
+	for _, s := range slices.Clone(hc.fc.Streams()) {
+		callOf(s).wakeAll()
+	}
+}
+
+// undriven reports whether an orphaned connection needs a task that reads or writes.
+func (hc *h2Client) undriven() bool {
+	return hc.orphaned && (!hc.reading || !hc.writing && len(hc.fc.Out) > 0)
+}
+
+// drive writes or reads in the calling task, which waits for something of an orphaned
+// connection. What it receives may be for other requests, and one of those has to read next.
 func (hc *h2Client) drive() error {
-	if out := hc.fc.Out; len(out) > 0 {
+	switch {
+	case !hc.writing && len(hc.fc.Out) > 0:
+		hc.writing = true
+		defer hc.handOver(&hc.writing)
+		out := hc.fc.Out
 		hc.fc.Out = nil
 		n, err := hc.conn.Write(out)
 		if canceled := (*spindle.Canceled)(nil); errors.As(err, &canceled) {
@@ -249,9 +264,19 @@ func (hc *h2Client) drive() error {
 			return nil
 		}
 		hc.pump()
-		return nil
+		hc.settle() // pump may have ended the last stream
+	case !hc.reading:
+		hc.reading = true
+		defer hc.handOver(&hc.reading)
+		return hc.readOnce()
 	}
-	return hc.readOnce()
+	return nil
+}
+
+// handOver ends the role of the calling task, and lets another one take it.
+func (hc *h2Client) handOver(role *bool) {
+	*role = false
+	hc.wakeAll()
 }
 
 // close ends the connection in order. A GOAWAY tells the server so.
@@ -324,7 +349,7 @@ func (hc *h2Client) startWriting() {
 	hc.writing = true
 	hc.p.l.Internal().CallSoon(atclose.Drop, func() {
 		if hc.p.ends() {
-			hc.writing = false
+			hc.handOver(&hc.writing)
 			if hc.orphan(); hc.ended != nil {
 				hc.conn.Close()
 			}
@@ -336,7 +361,7 @@ func (hc *h2Client) startWriting() {
 
 // write is the task that writes.
 func (hc *h2Client) write(context.Context) error {
-	defer func() { hc.writing = false }()
+	defer hc.endWriting()
 	for len(hc.fc.Out) > 0 {
 		out := hc.fc.Out
 		hc.fc.Out, hc.spare = hc.spare[:0], nil
@@ -365,6 +390,13 @@ func (hc *h2Client) write(context.Context) error {
 		hc.fc.Out, hc.spare = nil, nil // an idle connection needs none
 	}
 	return nil
+}
+
+// endWriting is called when the task that writes has ended.
+func (hc *h2Client) endWriting() {
+	if hc.writing = false; hc.orphaned {
+		hc.wakeAll()
+	}
 }
 
 // writeTimed writes out. WriteByteTimeout limits how long the server may take nothing of it.

@@ -148,18 +148,21 @@ func (c *h2Call) nextResponse(ctx context.Context) (res *http.Response, carryOn 
 // await waits until ready reports true, on the loop.
 func (c *h2Call) await(place **waiter, what string, ready func() bool) error {
 	hc, l := c.hc, c.hc.p.l
+	inTask := l.Owns()
 	for {
-		var over, orphaned bool
+		var over, drives bool
 		var w waiter
 		err, closed := awaitOn(l, what, func(done func(error)) {
-			if over, orphaned = ready(), hc.orphaned; over || orphaned {
+			over = ready()
+			drives = !over && (hc.undriven() || hc.orphaned && !inTask)
+			if over || drives {
 				done(nil)
 				return
 			}
 			w.done = done
 			*place = &w
 		})
-		if l.Owns() && *place == &w { // the wait was cancelled
+		if inTask && *place == &w { // the wait was cancelled
 			*place = nil
 		}
 		switch {
@@ -169,8 +172,8 @@ func (c *h2Call) await(place **waiter, what string, ready func() bool) error {
 			return err
 		case over:
 			return nil
-		case !orphaned: // something has changed
-		case !l.Owns():
+		case !drives: // something has changed
+		case !inTask:
 			return net.ErrClosed
 		default:
 			if err := hc.drive(); err != nil {
@@ -250,7 +253,9 @@ func (c *h2Call) respond(h *http2.Header, header http.Header, ends bool) {
 	b := &h2Body{c: c, res: res}
 	c.res, c.body, res.Body = res, b, b
 	toHead := c.t.method() == "HEAD"
-	c.over = ends
+	if ends {
+		c.responded()
+	}
 	switch {
 	case toHead: // its end, with trailers, may follow
 		res.Body = http.NoBody
@@ -286,13 +291,27 @@ func (c *h2Call) ended(h *http2.Header) {
 		c.cancel(fmt.Errorf("%w: an end before its header", ErrMalformedResponse))
 		return
 	}
-	c.over = true
+	c.responded()
 	if len(h.Fields) > 0 {
 		trailer := make(http.Header, len(h.Fields))
 		addFields(trailer, h)
 		c.body.setTrailer(trailer)
 	}
 	c.body.fail(io.EOF)
+}
+
+// responded is called at the end of the response. What is left of the request's body is of no
+// use then, unless it is a tunnel, so it has as long as with HTTP/1.1.
+func (c *h2Call) responded() {
+	c.over = true
+	if c.t.tunnels() || !c.Sending() {
+		return
+	}
+	c.hc.p.l.CallLater(uploadGrace, func() {
+		if c.err == nil && c.Sending() {
+			c.cancel(errUploadOver)
+		}
+	})
 }
 
 // reset handles a reset of the server.

@@ -170,3 +170,55 @@ func TestTransportHTTP2FromGoroutines(t *testing.T) {
 		})
 	})
 }
+
+// endless is a body without end. It counts its Closes.
+type endless struct{ closed atomic.Int32 }
+
+func (e *endless) Read(p []byte) (int, error) { return len(p), nil }
+func (e *endless) Close() error               { e.closed.Add(1); return nil }
+
+// TestTransportHTTP2UploadEndsWithItsResponse: the server has answered, and takes what else is
+// sent. The client ends the upload.
+func TestTransportHTTP2UploadEndsWithItsResponse(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{"", "done"} {
+		codes := make(chan http2.Code, 1)
+		base := h2script(t, func(n int, p *peer) {
+			id := p.heads(1)[0]
+			if body != "" {
+				p.answer(id, body)
+			} else {
+				p.send(headersFrame, endHeaders|endStream, id, p.block(":status", "204"))
+			}
+			for {
+				switch f, err := p.read(); {
+				case err != nil:
+					codes <- http2.InternalError
+					return
+				case f.kind == resetFrame:
+					codes <- f.code()
+					p.drainReads()
+					return
+				case f.kind == dataFrame:
+					p.send(windowFrame, 0, 0, number(uint32(len(f.payload))))
+					p.send(windowFrame, 0, id, number(uint32(len(f.payload))))
+				}
+			}
+		})
+		upload := &endless{}
+		tasks(t, func(ctx context.Context) {
+			c := &http.Client{Transport: &web.Transport{Protocols: h2c()}}
+			if _, got, err := do(ctx, c, "POST", base, upload); got != body || err != nil {
+				t.Errorf("got %q, %v", got, err)
+			}
+			code, _ := spindle.Blocking(ctx, func() (http2.Code, error) { return <-codes, nil })
+			if code != http2.Cancel {
+				t.Errorf("the stream ended with %v", code)
+			}
+			c.CloseIdleConnections()
+		})
+		if n := upload.closed.Load(); n != 1 {
+			t.Errorf("the body was closed %d times", n)
+		}
+	}
+}

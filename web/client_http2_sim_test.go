@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/web"
 )
@@ -77,4 +78,63 @@ func TestSimulatedTransportHTTP2(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// TestSimulatedTransportHTTP2InGrace: two requests share a connection when the run ends. Each
+// has its response in its time, in either order: what one of them receives may be for the other.
+func TestSimulatedTransportHTTP2InGrace(t *testing.T) {
+	handler := web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d, _ := time.ParseDuration(r.URL.Query().Get("after"))
+		spindle.Sleep(r.Context(), d)
+		io.Copy(w, r.Body)
+	}))
+	for _, after := range [][]time.Duration{{time.Second, 5 * time.Second}, {5 * time.Second, time.Second}} {
+		sim.Explore(t, 5, func(w *sim.World) {
+			host, client := w.Host("server"), w.Host("client")
+			host.Serve(func(ctx context.Context) error {
+				_, err := (&web.Server{Handler: handler, Protocols: h2c()}).Listen(spindle.LoopOf(ctx), "tcp", ":80")
+				if err == nil {
+					err = spindle.Sleep(ctx, time.Hour)
+				}
+				return err
+			})
+			client.Exec(func(o loop.Options) error {
+				ends, cancel := context.WithCancel(context.Background())
+				var failed error
+				err := spindle.RunWith(ends, spindle.Options{Loop: o}, func(ctx context.Context) error {
+					c := &http.Client{Transport: &web.Transport{Protocols: h2c()}}
+					return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+						for _, d := range after {
+							n.Go(func(ctx context.Context) error {
+								failed = errors.Join(failed, spindle.Grace(ctx, time.Minute, func(ctx context.Context) error {
+									return echoAfter(ctx, c, d)
+								}))
+								return nil
+							})
+						}
+						spindle.Sleep(ctx, 500*time.Millisecond)
+						cancel()
+						return nil
+					})
+				})
+				if errors.Is(err, context.Canceled) {
+					err = nil
+				}
+				return errors.Join(err, failed)
+			})
+		})
+	}
+}
+
+// echoAfter makes a request that is answered after d, and not much later.
+func echoAfter(ctx context.Context, c *http.Client, d time.Duration) error {
+	before, want := spindle.Now(ctx), strings.Repeat("x", 200_000)
+	_, got, err := do(ctx, c, "POST", "http://server/?after="+d.String(), strings.NewReader(want))
+	if err == nil && got != want {
+		err = fmt.Errorf("%d bytes came back", len(got))
+	}
+	if took := spindle.Now(ctx).Sub(before); err == nil && took > d+time.Second {
+		err = fmt.Errorf("the response after %v took %v", d, took)
+	}
+	return err
 }
