@@ -111,7 +111,7 @@ func (s *h2Stream) collect(data []byte) {
 		s.refuseLeanBody(b)
 		return
 	}
-	b.data = append(b.data, data...)
+	b.data = appendLean(b.data, data)
 }
 
 func (s *h2Stream) refuseLeanBody(b *leanBody) {
@@ -130,6 +130,7 @@ func (s *h2Stream) collected() {
 	b.fn(lc, b.data)
 	s.h.extra.lean = nil // ReadBody in fn has nothing to read
 	lc.finish()
+	giveLean(b.data)
 	lc.s = nil
 }
 
@@ -163,8 +164,9 @@ func (lc *LeanCtx) finishStream() {
 		s.over = true
 		if s.lend(body); s.at == len(s.pending) {
 			s.answered()
-		} else if s.lent {
-			s.lent, lc.body = false, nil // it is the stream's now
+		} else if s.lent { // it is the stream's now
+			s.pending, s.at = body, len(body)-len(s.pending)
+			s.lent, s.leanBuf, lc.body = false, true, nil
 		}
 	}
 	if lc.closes && !h.fc.Leaving() {

@@ -84,7 +84,7 @@ func (h *h2Conn) pump() {
 // sentAll is called when nothing of a stream waits any more.
 func (h *h2Conn) sentAll(s *h2Stream) {
 	h.unqueue(s)
-	s.pending, s.at, s.lent = nil, 0, false
+	s.dropPending()
 	s.stallTimer.Cancel()
 	if s.over {
 		s.answered()

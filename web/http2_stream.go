@@ -23,6 +23,7 @@ type h2Stream struct {
 	pending  []byte      // of the response's body, that cannot be sent yet
 	at       int         // how much of pending was sent
 	lent     bool        // pending belongs to a caller that waits
+	leanBuf  bool        // pending is a buffer of a lean response
 	trailers []byte      // the encoded fields that follow pending
 	writer   func(error) // called when pending was sent
 	cause    error       // why the stream has ended early
@@ -134,9 +135,18 @@ func (s *h2Stream) stop(cause error) {
 	}
 	s.bodyTimer.Cancel()
 	s.stallTimer.Cancel()
-	s.pending, s.at, s.lent, s.trailers = nil, 0, false, nil
+	s.dropPending()
+	s.trailers = nil
 	s.wake(cause)
 	s.h.unqueue(s)
+}
+
+// dropPending forgets what was sent, or cannot be.
+func (s *h2Stream) dropPending() {
+	if s.leanBuf {
+		giveLean(s.pending)
+	}
+	s.pending, s.at, s.lent, s.leanBuf = nil, 0, false, false
 }
 
 // ended returns why a stream that is closed has ended.

@@ -173,8 +173,8 @@ func (lc *LeanCtx) Header(name string) []byte {
 func (lc *LeanCtx) Conn() *transport.Conn { return lc.c.tc }
 
 // ReadBody calls fn with the request's body when all of it has come; fn then answers the
-// request. A body of more than limit bytes is answered with 413. The request's line and
-// header cannot be used in fn.
+// request. A body of more than limit bytes is answered with 413. The body is valid until fn
+// returns. The request's line and header cannot be used in fn.
 func (lc *LeanCtx) ReadBody(limit int, fn func(c *LeanCtx, body []byte)) {
 	if fn == nil {
 		panic("web: ReadBody with a nil function")
@@ -222,13 +222,13 @@ func (lc *LeanCtx) AddHeader(name, value string) {
 
 // Write appends p to the response's body. It never fails.
 func (lc *LeanCtx) Write(p []byte) (int, error) {
-	lc.body = append(lc.body, p...)
+	lc.body = appendLean(lc.body, p)
 	return len(p), nil
 }
 
 // WriteString appends s to the response's body. It never fails.
 func (lc *LeanCtx) WriteString(s string) (int, error) {
-	lc.body = append(lc.body, s...)
+	lc.body = appendLean(lc.body, s)
 	return len(s), nil
 }
 
@@ -250,6 +250,7 @@ func (lc *LeanCtx) finish() {
 		m.Add(lc.status, st.l.Time()-st.l.Internal().TurnTime()) // since the request came, or before
 	}
 	if cap(lc.body) > keepLean {
+		giveLean(lc.body)
 		lc.body = nil
 	}
 	if len(st.out) >= bufferSize {
@@ -289,19 +290,17 @@ func (lc *LeanCtx) finishLines() {
 	}
 	b = append(b, "\r\n"...)
 	if !bodyless(lc.status) && !lc.toHead {
-		b = append(b, lc.body...)
+		b = appendLean(b, lc.body)
 	}
 	st.out = b
 }
-
-// keepLean is the largest buffer that is kept for the next lean response.
-const keepLean = 64 << 10
 
 // flushLean sends what lean handlers have answered.
 func (c *conn) flushLean() {
 	st := c.st
 	c.tc.Write(st.out)
 	if st.out = st.out[:0]; cap(st.out) > keepLean {
+		giveLean(st.out)
 		st.out = nil
 	}
 	if c.tc.Unsent() > highWater {
@@ -316,7 +315,7 @@ func (c *conn) collect(data []byte) {
 		c.refuseLeanBody()
 		return
 	}
-	b.data = append(b.data, data...)
+	b.data = appendLean(b.data, data)
 }
 
 // refuseLeanBody refuses a body that is larger than the lean handler's limit.
@@ -339,5 +338,6 @@ func (c *conn) collected(p *http1.RequestParser) (closes bool) {
 		c.extra.lean = nil // ReadBody in fn has nothing to read
 	}
 	lc.finish()
+	giveLean(b.data)
 	return lc.closes
 }

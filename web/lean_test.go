@@ -2,10 +2,12 @@ package web_test
 
 import (
 	"bufio"
+	"bytes"
 	"io"
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spindleloop/spindle/web"
@@ -187,5 +189,34 @@ func TestLeanHandlerThatPanics(t *testing.T) {
 	}
 	if all, err := io.ReadAll(br); !strings.HasSuffix(string(all), "fine") || err != nil {
 		t.Errorf("got %q, %v", all, err)
+	}
+}
+
+// TestLeanLargeBodies echoes many bodies at the same time. Their buffers are used again, but
+// not before they were sent.
+func TestLeanLargeBodies(t *testing.T) {
+	sv := serve(t, plainHTTP2(&web.Server{Lean: func(c *web.LeanCtx) bool {
+		c.ReadBody(8<<20, func(c *web.LeanCtx, body []byte) { c.Write(body) })
+		return true
+	}}))
+	small := &http.Transport{Protocols: h2c(), HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10}}
+	defer small.CloseIdleConnections()
+	for _, c := range []*http.Client{client(t), {Transport: small}} {
+		var all sync.WaitGroup
+		for i := range 24 {
+			all.Go(func() {
+				want := bytes.Repeat([]byte{byte(i)}, []int{50_000, 300_000, 1 << 20, 5 << 20}[i%4])
+				res, err := c.Post(url(sv, "/"), "text/plain", bytes.NewReader(want))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer res.Body.Close()
+				if got, err := io.ReadAll(res.Body); !bytes.Equal(got, want) || err != nil {
+					t.Errorf("%s: %d bytes of %d are wrong, or %v", res.Proto, len(got), len(want), err)
+				}
+			})
+		}
+		all.Wait()
 	}
 }
