@@ -86,7 +86,8 @@ type requests struct {
 // firstRequestLimit is the time limit of the first request.
 const firstRequestLimit = 5 * time.Second
 
-var statusOK = []byte("HTTP/1.1 200 OK\r\n")
+// The text after the code is up to the server.
+var statusOK = []byte("HTTP/1.1 200 ")
 
 func newRequests(p Plan) (*requests, error) {
 	request := "GET " + p.Path + " HTTP/1.1\r\nHost: " + p.Addr + "\r\n\r\n"
