@@ -100,7 +100,9 @@ func (w *workerPool) add(l *Loop, j *job) error {
 	}
 	w.last = j
 	if w.busy < w.limit {
-		w.busy++
+		if w.busy++; w.busy == w.limit {
+			w.full = l.k.Mono() // the next job waits, even if no worker has begun
+		}
 		l.k.Start(func() { w.serve(l) })
 	}
 	return nil

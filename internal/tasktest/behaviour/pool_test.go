@@ -175,6 +175,31 @@ func TestPoolInASimulatedWorld(t *testing.T) {
 	}
 }
 
+// TestABurstIsNotAFullPool: more calls than workers at once do not wait for long, whenever the
+// burst before was.
+func TestABurstIsNotAFullPool(t *testing.T) {
+	out := &logged{}
+	log.SetOutput(out)
+	defer log.SetOutput(os.Stderr)
+	pool := &spindle.Pool{Name: "bursts", Limit: 2}
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		for range 3 {
+			err := spindle.ForEach(pool.In(ctx), 10, make([]int, 10), func(ctx context.Context, _ int) error {
+				_, err := spindle.Blocking(ctx, func() (int, error) { return 0, nil })
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			spindle.Sleep(ctx, 110*time.Millisecond) // longer than a wait that is logged
+		}
+		return nil
+	})
+	if text := out.String(); err != nil || strings.Contains(text, "are busy") && !strings.Contains(text, "starved") {
+		t.Errorf("%v, %s", err, text)
+	}
+}
+
 // TestAFullPoolIsLogged once, with its name, its limit and the remedy.
 func TestAFullPoolIsLogged(t *testing.T) {
 	out := &logged{}
