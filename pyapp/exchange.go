@@ -127,7 +127,7 @@ func (x *exchange) send(upgrade string) error {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	b := append(appendHead((*buffer)[:0], x.r, upgrade), x.payload...)
-	if x.payload == nil && hasBody(x.r) && x.r.ContentLength != 0 {
+	if x.payload == nil && hasBody(x.r) && x.r.ContentLength != 0 && !isStreamSocket(x.r) {
 		x.body = newSender(x.c, x.r, x.w)
 	}
 	if cap(b) <= 64<<10 { // a large head does not stay in the pool

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorilla/websocket"
 	"github.com/spindleloop/spindle/pyapp"
 	"github.com/spindleloop/spindle/tracing"
 	"github.com/spindleloop/spindle/web"
@@ -217,44 +216,6 @@ func TestProtocolOfARequest(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-func TestWebSocketEcho(t *testing.T) {
-	app := prepare(t, &pyapp.App{Target: "main:app"})
-	for name, start := range servers {
-		t.Run(name, func(t *testing.T) {
-			url := "ws" + strings.TrimPrefix(start(t, mounted(app)), "http") + "/api/echo"
-			d := websocket.Dialer{Subprotocols: []string{"words"}, EnableCompression: true, HandshakeTimeout: limit}
-			c, _, err := d.Dial(url, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			if c.Subprotocol() != "words" {
-				t.Error(c.Subprotocol())
-			}
-			for _, text := range []string{"hello", strings.Repeat("κόσμε ", 50_000)} {
-				if err := c.WriteMessage(websocket.TextMessage, []byte(text)); err != nil {
-					t.Fatal(err)
-				}
-				if _, got, err := c.ReadMessage(); err != nil || string(got) != "/api: "+text {
-					t.Fatalf("%.60q, %v", got, err)
-				}
-			}
-			c.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""))
-			if _, _, err := c.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseNormalClosure) {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-func TestWebSocketIsDenied(t *testing.T) {
-	app := prepare(t, &pyapp.App{Target: "main:app"})
-	_, res, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(serve(t, app), "http")+"/nothing", nil)
-	if err == nil || res == nil || res.StatusCode != http.StatusForbidden {
-		t.Error(res, err)
 	}
 }
 

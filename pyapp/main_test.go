@@ -82,7 +82,7 @@ func serveWeb(t testing.TB, h http.Handler) string {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &web.Server{Handler: h, Protocols: both(), ErrorLog: slog.New(slog.DiscardHandler)}
+	s := &web.Server{Handler: h, Protocols: both(), ExtendedConnect: true, ErrorLog: slog.New(slog.DiscardHandler)}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, ln) }()
 	t.Cleanup(func() {

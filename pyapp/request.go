@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,7 +28,12 @@ var hopByHop = map[string]bool{
 // client wants to switch to, or "".
 func appendHead(b []byte, r *http.Request, upgrade string) []byte {
 	target, root := split(r)
-	b = append(b, r.Method...)
+	onStream := isStreamSocket(r)
+	if onStream {
+		b = append(b, http.MethodGet...)
+	} else {
+		b = append(b, r.Method...)
+	}
 	b = append(b, ' ')
 	b = append(b, target...)
 	b = append(b, " HTTP/1.1\r\n"...)
@@ -37,7 +43,9 @@ func appendHead(b []byte, r *http.Request, upgrade string) []byte {
 	forwarded := false
 	for name, values := range r.Header {
 		switch {
-		case name == mountHeader, name == "Host", name == "Content-Length", hopByHop[name]:
+		case name == mountHeader, name == "Host", name == "Content-Length", hopByHop[name], name == ":protocol":
+			continue
+		case onStream && name == "Sec-Websocket-Key":
 			continue
 		case name == "Traceparent" && trace != tracing.Context{}:
 			continue
@@ -62,6 +70,8 @@ func appendHead(b []byte, r *http.Request, upgrade string) []byte {
 		b = appendField(b, "Upgrade", upgrade)
 	}
 	switch {
+	case onStream: // what follows is the WebSocket, and needs no proof that it is meant as one
+		b = appendField(b, "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
 	case r.ContentLength > 0:
 		b = append(b, "Content-Length: "...)
 		b = strconv.AppendInt(b, r.ContentLength, 10)
@@ -150,10 +160,18 @@ func split(r *http.Request) (target, root string) {
 
 // upgradeOf returns the protocol that the client wants to switch to, or "".
 func upgradeOf(r *http.Request) string {
-	if r.ProtoMajor == 1 && http1.HasToken(r.Header["Connection"], "upgrade") {
+	switch {
+	case isStreamSocket(r):
+		return "websocket"
+	case r.ProtoMajor == 1 && http1.HasToken(r.Header["Connection"], "upgrade"):
 		return r.Header.Get("Upgrade")
 	}
 	return ""
+}
+
+// isStreamSocket reports whether a request opens a WebSocket on a stream of HTTP/2 (RFC 8441).
+func isStreamSocket(r *http.Request) bool {
+	return r.ProtoMajor == 2 && r.Method == http.MethodConnect && slices.Equal(r.Header[":protocol"], []string{"websocket"})
 }
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }

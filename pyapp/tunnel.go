@@ -11,6 +11,7 @@ import (
 // tunnel passes bytes both ways after the worker has switched protocols, for a WebSocket. The
 // worker does not wait for it when it ends, but closes it.
 func (x *exchange) tunnel(res *http.Response) {
+	head := x.tunnelHead(res)
 	client, buffered, err := http.NewResponseController(x.w).Hijack()
 	if err != nil {
 		fail(x.w, x.r)
@@ -18,13 +19,7 @@ func (x *exchange) tunnel(res *http.Response) {
 	}
 	defer client.Close()
 	x.release()
-	head := []byte("HTTP/1.1 101 Switching Protocols\r\n")
-	for name, values := range res.Header {
-		for _, value := range values {
-			head = appendField(head, name, value)
-		}
-	}
-	if _, err := client.Write(append(head, "\r\n"...)); err != nil {
+	if _, err := client.Write(head); err != nil {
 		return
 	}
 	to := &framesTo{w: x.c.Conn}
@@ -57,6 +52,26 @@ func (x *exchange) tunnel(res *http.Response) {
 	_, _ = io.Copy(client, x.c.in)
 	_ = client.Close()
 	<-done
+}
+
+// tunnelHead returns the response to write to the connection. On a stream the server writes it.
+func (x *exchange) tunnelHead(res *http.Response) []byte {
+	if x.r.ProtoMajor == 2 {
+		for name, values := range res.Header {
+			if !hopByHop[name] && name != "Sec-Websocket-Accept" {
+				x.w.Header()[name] = values
+			}
+		}
+		x.w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	head := []byte("HTTP/1.1 101 Switching Protocols\r\n")
+	for name, values := range res.Header {
+		for _, value := range values {
+			head = appendField(head, name, value)
+		}
+	}
+	return append(head, "\r\n"...)
 }
 
 // closeTimeout is how long a WebSocket may take to close when the server shuts down.

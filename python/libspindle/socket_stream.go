@@ -78,6 +78,10 @@ func (l *streamLink) read() {
 	post := l.so.r.s.p.l.Post
 	for {
 		kind, message, err := l.c.Read(context.Background())
+		if err == ws.ErrBusy { // Close reads the client's answer, and lets this goroutine go on then
+			<-l.next
+			continue
+		}
 		if err != nil {
 			l.end()
 			_ = post(func() { l.so.OnClose(nil, err) })

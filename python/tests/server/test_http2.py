@@ -633,6 +633,33 @@ def test_websocket_that_the_app_closes_or_denies(serve, connect):
     assert client.responses[stream].body == bytes([0x88, 8]) + b"\x0f\xa1enough"
 
 
+def test_websocket_that_the_app_closes_before_it_has_received_all(serve, connect):
+    received, codes = [], []
+    full = threading.Event()
+
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        await asyncio.get_running_loop().run_in_executor(None, full.wait, LIMIT)
+        await send({"type": "websocket.close", "code": 4001})
+        while (message := await receive())["type"] == "websocket.receive":
+            received.append(message["bytes"])
+        codes.append(message["code"])
+
+    server = serve(app, ws_per_message_deflate=False)
+    client = connect(server)
+    stream = open_websocket(client)
+    message = bytes([0x82, 0x80 | 126]) + (10_000).to_bytes(2, "big") + bytes(4) + b"x" * 10_000
+    for _ in range(20):  # more than the server passes to an app that does not receive
+        client.send(stream, message)
+    full.set()
+    client.until(lambda: client.responses[stream].body)  # the server's Close
+    wait_until(lambda: received)
+    client.send(stream, frame(b"\x0f\xa1", 8))
+    wait_until(lambda: codes)
+    assert codes == [4001]
+
+
 def test_websocket_to_a_client_that_does_not_read(serve, connect):
     sent = []
 
