@@ -10,6 +10,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/backoff"
 	"github.com/spindleloop/spindle/internal/workerproc"
 )
 
@@ -55,7 +56,7 @@ func runSupervisor(ctx context.Context, a *App) error {
 
 // keep keeps one worker running: w first, unless it is nil.
 func (s *supervisor) keep(ctx context.Context, w *worker) error {
-	backoff := workerproc.Backoff{First: firstPause, Most: mostPause}
+	pauses := backoff.Backoff{First: firstPause, Most: mostPause}
 	for generation := s.generation; ; {
 		var err error
 		if w == nil {
@@ -69,7 +70,7 @@ func (s *supervisor) keep(ctx context.Context, w *worker) error {
 				return nil
 			}
 			s.a.noteFailure(err)
-			if err := spindle.Sleep(ctx, backoff.Next()); err != nil {
+			if err := spindle.Sleep(ctx, pauses.Next()); err != nil {
 				return err
 			}
 		} else {
@@ -85,9 +86,9 @@ func (s *supervisor) keep(ctx context.Context, w *worker) error {
 			}
 			s.a.log().Error("pyapp: a worker has ended; starting another", "target", s.a.Target, "pid", w.process.Pid(), "error", err)
 			if spindle.Now(ctx).Sub(begun) >= steady {
-				backoff.Reset()
+				pauses.Reset()
 			}
-			if err := spindle.Sleep(ctx, backoff.Next()); err != nil {
+			if err := spindle.Sleep(ctx, pauses.Next()); err != nil {
 				return err
 			}
 		}
@@ -213,7 +214,7 @@ func (s *supervisor) drain(ctx context.Context, workers ...*worker) error {
 
 // succeed replaces one worker, which serves until the new one is ready.
 func (s *supervisor) succeed(ctx context.Context, old *worker) error {
-	backoff := workerproc.Backoff{First: firstPause, Most: mostPause}
+	pauses := backoff.Backoff{First: firstPause, Most: mostPause}
 	fresh, err := s.start(ctx)
 	for ; err != nil; fresh, err = s.start(ctx) {
 		if errors.As(err, new(*spindle.Canceled)) {
@@ -223,7 +224,7 @@ func (s *supervisor) succeed(ctx context.Context, old *worker) error {
 			return nil
 		}
 		s.a.log().Error("pyapp: a worker cannot be replaced yet", "target", s.a.Target, "error", err)
-		if err := spindle.Sleep(ctx, backoff.Next()); err != nil || s.a.hasLeft(old) {
+		if err := spindle.Sleep(ctx, pauses.Next()); err != nil || s.a.hasLeft(old) {
 			return err
 		}
 	}

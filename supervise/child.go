@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/backoff"
 )
 
 // phase is where a child is in its life:
@@ -29,11 +30,11 @@ const (
 type child struct {
 	Child
 	phase    phase
-	stop     bool           // it is to end, because of another child or the end of everything
-	scope    *spindle.Scope // of its task, while it is alive
-	at       time.Time      // when it is due
-	began    time.Time      // when it was last started; zero if never
-	pause    time.Duration  // before its next restart
+	stop     bool            // it is to end, because of another child or the end of everything
+	scope    *spindle.Scope  // of its task, while it is alive
+	at       time.Time       // when it is due
+	began    time.Time       // when it was last started; zero if never
+	pauses   backoff.Backoff // before its restarts
 	restarts int
 }
 
@@ -83,12 +84,10 @@ func (c *child) cancel() {
 	}
 }
 
-// nextPause returns the pause before the next restart, and doubles the one after it.
+// nextPause returns the pause before the next restart.
 func (c *child) nextPause(now time.Time, o Options) time.Duration {
 	if now.Sub(c.began) >= o.Within {
-		c.pause = o.FirstPause
+		c.pauses.Reset()
 	}
-	pause := min(c.pause, o.MaxPause)
-	c.pause = min(pause, o.MaxPause/2) * 2
-	return pause
+	return c.pauses.Next()
 }

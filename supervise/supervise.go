@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/backoff"
 )
 
 // Strategy says which children are restarted together.
@@ -165,5 +166,5 @@ func newChild(c Child, o Options) *child {
 	if c.StopWithin <= 0 {
 		c.StopWithin = 5 * time.Second
 	}
-	return &child{Child: c, pause: o.FirstPause}
+	return &child{Child: c, pauses: backoff.Backoff{First: o.FirstPause, Most: o.MaxPause}}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/backoff"
 	"github.com/spindleloop/spindle/internal/frame"
 	"github.com/spindleloop/spindle/internal/workerproc"
 	"github.com/spindleloop/spindle/relay"
@@ -28,7 +29,7 @@ type pool struct {
 	freed   cosync.Event // a process became idle
 	dir     string       // of the sockets; "" without Options.Socket
 	sockets int          // that were named
-	backoff workerproc.Backoff
+	backoff backoff.Backoff
 	resume  time.Time // no process starts before
 }
 

@@ -90,6 +90,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/backoff"
 	"github.com/spindleloop/spindle/internal/frame"
 	"github.com/spindleloop/spindle/internal/intask"
 	"github.com/spindleloop/spindle/internal/workerproc"
@@ -197,7 +198,7 @@ func Serve(ctx context.Context, bus relay.Bus, subject string, o Options) error 
 	return intask.Shield(ctx, 2*o.drain(), func(shielded context.Context) error {
 		return spindle.WithNursery(shielded, func(own context.Context, n *spindle.Nursery) error {
 			defer n.Scope().Cancel(nil)
-			p := &pool{o: o, ctx: own, n: n, dir: dir, backoff: workerproc.Backoff{First: o.Backoff, Most: o.MaxBackoff}}
+			p := &pool{o: o, ctx: own, n: n, dir: dir, backoff: backoff.Backoff{First: o.Backoff, Most: o.MaxBackoff}}
 			defer p.close()
 			first, err := p.start()
 			if err == nil {

@@ -1,16 +1,16 @@
-package workerproc_test
+package backoff_test
 
 import (
 	"math"
 	"testing"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/workerproc"
+	"github.com/spindleloop/spindle/internal/backoff"
 )
 
 // TestBackoff: a pause is twice the one before, up to the limit, however many failures there are.
 func TestBackoff(t *testing.T) {
-	for _, b := range []workerproc.Backoff{
+	for _, b := range []backoff.Backoff{
 		{First: time.Nanosecond, Most: time.Second},
 		{First: time.Minute, Most: 10 * time.Minute},
 		{First: time.Hour, Most: time.Minute},
