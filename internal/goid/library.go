@@ -40,6 +40,7 @@ var library = map[string]bool{
 	"internal/intask":      true,
 	"internal/kernel":      true,
 	"internal/atclose":     true,
+	"internal/backoff":     true,
 	"internal/perloop":     true,
 	"internal/workers":     true,
 	"internal/onloop":      true,
