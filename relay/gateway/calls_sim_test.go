@@ -30,7 +30,7 @@ func simPlane(handlers *int, handler relay.Handler, route gateway.Route) func(co
 					*handlers++
 					defer func() { *handlers-- }()
 					return handler(ctx, r)
-				}, relay.ServeOptions{Run: relay.InTasks, Concurrency: 8, ErrorLog: slog.New(slog.DiscardHandler)})
+				}, relay.ServeOptions{InTasks: true, Concurrency: 8, ErrorLog: slog.New(slog.DiscardHandler)})
 			})
 			caller, err := relay.NewCaller(ctx, bus, relay.CallerOptions{Timeout: 2 * time.Second, Window: 2})
 			if err != nil {
