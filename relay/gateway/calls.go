@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/either"
 	"github.com/spindleloop/spindle/relay"
@@ -92,14 +93,19 @@ func (h *Handler) serveCalls(w http.ResponseWriter, r *http.Request) {
 			return err
 		}
 		n.Go(s.awaitDrain)
+		defer c.CloseNow()    // ends writes
 		return s.read(ctx, n) // fails in the end, which cancels the calls
 	})
 }
 
 // read reads frames until the connection ends.
 func (s *callSocket) read(ctx context.Context, n *either.Nursery) error {
+	reading := ctx
+	if spindle.Current(ctx) != nil {
+		reading = context.WithoutCancel(ctx) // as in write; the task's end ends it
+	}
 	for {
-		kind, message, err := s.c.Read(ctx)
+		kind, message, err := s.c.Read(reading)
 		if errors.As(err, new(*ws.ProtocolError)) { // such as a message that is too large
 			s.h.refused.Add(1)
 		}
@@ -312,11 +318,18 @@ func (s *callSocket) failure(callCtx context.Context, id uint64, err error) answ
 	return frame
 }
 
-// write writes a frame. If it fails, the connection has ended.
-func (s *callSocket) write(ctx context.Context, frame any) error {
-	err := either.FailAfter(ctx, writeTimeout, func(ctx context.Context) error {
-		return s.c.Write(ctx, ws.Text, encodeFrame(frame))
-	})
+// write writes a frame. If it fails, the connection has ended. In a task, only the end of the
+// connection ends a write: a context would do so on a goroutine, which a simulated run does not have.
+func (s *callSocket) write(ctx context.Context, frame any) (err error) {
+	message := encodeFrame(frame)
+	write := func(ctx context.Context) error { return s.c.Write(ctx, ws.Text, message) }
+	if spindle.Current(ctx) != nil {
+		timer := spindle.LoopOf(ctx).CallLater(writeTimeout, func() { s.c.CloseNow() })
+		err = write(context.WithoutCancel(ctx))
+		timer.Cancel()
+	} else {
+		err = either.FailAfter(ctx, writeTimeout, write)
+	}
 	if err != nil {
 		s.c.CloseNow()
 	}

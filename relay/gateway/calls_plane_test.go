@@ -2,9 +2,11 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,7 +30,8 @@ func TestCallsDrain(t *testing.T) {
 			w, _ := serve(t, bus, "work", relay.ServeOptions{}, work(release))
 			err := spindle.Run(t.Context(), func(ctx context.Context) error {
 				caller := newCaller(t, ctx, bus, relay.CallerOptions{})
-				h := wrap(gateway.New(caller, gateway.Route{Subject: "work", Timeout: time.Minute}))
+				var running atomic.Int64
+				h := wrap(counted{gateway.New(caller, gateway.Route{Subject: "work", Timeout: time.Minute}), &running})
 				sv, err := (&web.Server{Handler: h}).Listen(spindle.LoopOf(ctx), "tcp", "127.0.0.1:0")
 				if err != nil {
 					return err
@@ -48,7 +51,7 @@ func TestCallsDrain(t *testing.T) {
 				if err := until(ctx, func() bool { return w.Stats().Running == 1 }); err != nil {
 					return err
 				}
-				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				err = spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 					n.Go(sv.Shutdown)
 					expect(ctx, t, idle, `{"type":"drain"}`)
 					expectClose(ctx, t, idle, ws.GoingAway, "")
@@ -62,6 +65,7 @@ func TestCallsDrain(t *testing.T) {
 					expectClose(ctx, t, busy, ws.GoingAway, "")
 					return nil
 				})
+				return errors.Join(err, until(ctx, func() bool { return running.Load() == 0 }), caller.Close())
 			})
 			if err != nil {
 				t.Error(err)

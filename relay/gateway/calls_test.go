@@ -91,12 +91,28 @@ func callsPlane(t *testing.T, route gateway.Route, o relay.CallerOptions, handle
 			bus := relay.NewLocal(relay.LocalOptions{})
 			w, _ := serve(t, bus, "work", relay.ServeOptions{Concurrency: 32}, handler)
 			var h *gateway.Handler
+			var running atomic.Int64 // handlers: on goroutines they outlive their connections for a moment
 			webPlane(t, bus, o, func(c *relay.Caller) http.Handler {
 				h = gateway.New(c, route)
-				return wrap(h)
-			}, func(ctx context.Context, url string) error { return fn(ctx, t, url, h, w) })
+				return wrap(counted{h, &running})
+			}, func(ctx context.Context, url string) error {
+				err := fn(ctx, t, url, h, w)
+				return errors.Join(err, until(ctx, func() bool { return running.Load() == 0 }))
+			})
 		})
 	}
+}
+
+// counted counts its calls that run.
+type counted struct {
+	http.Handler
+	running *atomic.Int64
+}
+
+func (c counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.running.Add(1)
+	defer c.running.Add(-1)
+	c.Handler.ServeHTTP(w, r)
 }
 
 // TestCalls: calls on one WebSocket run at the same time, and end one by one, whatever the others do.
