@@ -18,7 +18,9 @@
 // state which they share needs a Mutex, even if it does not change across waits.
 //
 // Errors are alike: cancellations match context.Canceled, time-outs spindle.ErrTimeout, closed
-// queues cosync.ErrClosed, and several failures are a *spindle.Errors.
+// queues cosync.ErrClosed, and several failures are a *spindle.Errors. There is one difference: on
+// goroutines, waits fail with context.Cause(ctx), and a cause that the program has set need not
+// match context.Canceled.
 //
 // Programs that run on a loop only need none of this: use packages spindle and cosync.
 package either

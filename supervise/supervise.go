@@ -6,7 +6,8 @@
 //	)
 //
 // Run starts the children in order, each one when the child before it is ready, and stops them
-// in the reverse order. If a child fails or panics, it is restarted, with those that the
+// in the reverse order. With OneForOne, children start while one before them waits for its
+// restart. If a child fails or panics, it is restarted, with those that the
 // strategy names, after a pause that grows with each failure. If that happens too often, all
 // children are stopped, and Run fails with a *TooManyError: the problem is not one that a
 // restart solves, and is the caller's. A child may call Run itself, and so supervisors make a
@@ -46,7 +47,7 @@ type Restart uint8
 // When a child is restarted.
 const (
 	OnFailure Restart = iota // if it fails or panics; if it returns nil, it is done
-	Always                   // whenever it ends
+	Always                   // whenever it ends; returning nil counts as a failure
 	Never                    // not at all; if it fails, that is logged
 )
 
