@@ -74,19 +74,23 @@ func Until(expression string) chromedp.Action {
 	return chromedp.ActionFunc(func(ctx context.Context) error {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
-		for {
+		shown := "" // each second, for the error: when ctx has ended, the page cannot be asked any more
+		for i := 0; ; i++ {
 			var is bool
 			err := chromedp.Evaluate("!!("+expression+")", &is).Do(ctx)
-			switch {
-			case err != nil:
-				return fmt.Errorf("waiting until %s: %w", expression, err)
-			case is:
+			if is {
 				return nil
+			}
+			if err == nil && i%50 == 49 {
+				err = chromedp.Evaluate("document.body.innerText.slice(0, 2000)", &shown).Do(ctx)
+			}
+			if err != nil {
+				return fmt.Errorf("waiting until %s: %w; the page shows:\n%s", expression, err, shown)
 			}
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
-				return fmt.Errorf("waiting until %s: %w", expression, ctx.Err())
+				return fmt.Errorf("waiting until %s: %w; the page shows:\n%s", expression, ctx.Err(), shown)
 			}
 		}
 	})
