@@ -6,11 +6,11 @@ import "sync"
 const keepLean = 64 << 10
 
 // leanBuffers has buffers for large bodies of lean requests and responses, because fresh memory
-// costs more than what is copied to it. Each class is four times the one before: a body that
+// costs more than what is copied to it. Each class is twice the one before: a body that
 // grows is copied rarely, and one that was only announced has no memory.
-var leanBuffers [3]sync.Pool // of *[]byte
+var leanBuffers [5]sync.Pool // of *[]byte
 
-const leanClass = 4
+const leanClass = 2
 
 // takeLean returns a buffer for n bytes, nil if they are too many to keep.
 func takeLean(n int) []byte {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -74,7 +75,7 @@ func (h *Handler) serveCalls(w http.ResponseWriter, r *http.Request) {
 	c, err := ws.Accept(w, r, ws.Options{
 		Subprotocols: []string{CallsProtocol},
 		CheckOrigin:  h.r.CheckOrigin,
-		MessageLimit: int(2*h.r.MaxBody + 4096), // base64 and escapes take more than the body
+		MessageLimit: int(2*min(h.r.MaxBody, math.MaxInt/4) + 4096), // base64 and escapes take more than the body
 		PingInterval: pingInterval,
 	})
 	if err != nil {
@@ -180,7 +181,9 @@ func (s *callSocket) start(ctx context.Context, n *either.Nursery, f *callFrame)
 	e := s.h.envelope(s.r, body)
 	delete(e.Headers, relay.IdempotencyKey) // of the handshake, not of this call
 	if t, err := tracing.Parse(f.Traceparent); err == nil {
-		t.State = f.Tracestate
+		if isTracestate(f.Tracestate) {
+			t.State = f.Tracestate
+		}
 		e.Trace = t
 	}
 	n.Go(func(ctx context.Context) error {
@@ -298,6 +301,12 @@ func (s *callSocket) spend(k *socketCall) bool {
 	return true
 }
 
+// isTracestate reports whether s can be the value of a header, as it is on its way to other
+// services. JSON can hold any text.
+func isTracestate(s string) bool {
+	return len(s) <= 512 && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
+}
+
 // failure counts a call that has failed, logs what clients do not see, and returns its frame.
 func (s *callSocket) failure(callCtx context.Context, id uint64, err error) answerFrame {
 	frame := answerFrame{Type: "error", ID: id, Status: s.h.count(callCtx, err)}
@@ -330,7 +339,7 @@ func (s *callSocket) write(ctx context.Context, frame any) (err error) {
 	} else {
 		err = either.FailAfter(ctx, writeTimeout, write)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, net.ErrClosed) { // a close that has begun goes on
 		s.c.CloseNow()
 	}
 	return err

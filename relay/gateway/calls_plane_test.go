@@ -124,6 +124,10 @@ func TestCallsTrace(t *testing.T) {
 			return err
 		}
 		expect(ctx, t, c, `{"type":"item","id":2,"body":"`+shaken[:35]+` "}`, `{"type":"end","id":2}`)
+		if err := send(ctx, c, `{"type":"call","id":3,"traceparent":"`+own+`","tracestate":"a=\nb"}`); err != nil {
+			return err
+		}
+		expect(ctx, t, c, `{"type":"item","id":3,"body":"`+own[:35]+` "}`, `{"type":"end","id":3}`) // what no header can carry is left out
 		return nil
 	})
 }

@@ -216,7 +216,7 @@ func TestCallsWithCredit(t *testing.T) {
 		}
 		return nil, nil
 	}
-	callsPlane(t, gateway.Route{Subject: "work", Timeout: time.Second}, relay.CallerOptions{Window: 4}, handler, func(ctx context.Context, t *testing.T, url string, h *gateway.Handler, w *relay.Worker) error {
+	callsPlane(t, gateway.Route{Subject: "work", Timeout: 3 * time.Second}, relay.CallerOptions{Window: 4}, handler, func(ctx context.Context, t *testing.T, url string, h *gateway.Handler, w *relay.Worker) error {
 		c, err := dialCalls(ctx, url)
 		if err != nil {
 			return err

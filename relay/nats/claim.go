@@ -111,12 +111,13 @@ func (c *claim) replace(ctx context.Context, r *results, key string, reply []byt
 }
 
 // put writes a value in place of a claim. It fails with relay.ErrLostClaim if the key has the value
-// of another worker. The caller holds c.mu.
+// of another worker, or was deleted. The caller holds c.mu.
 //
 // That the server has another revision does not mean that another worker has the key. The
 // confirmation of an earlier write of this claim may have been lost. And a server of a cluster
 // confirms a write before it accepts the next one of the same key. So put looks, and tries again.
 func (c *claim) put(ctx context.Context, r *results, key string, value []byte) error {
+	var missing absence
 	for {
 		var revision uint64
 		err := r.retry(ctx, func(ctx context.Context) (err error) {
@@ -130,6 +131,9 @@ func (c *claim) put(ctx context.Context, r *results, key string, value []byte) e
 			return err
 		}
 		e, getErr := r.get(ctx, keyName(key))
+		if missing.lasts(getErr) {
+			return relay.ErrLostClaim
+		}
 		if getErr == nil && e.Revision() > c.revision { // otherwise a server that is behind may have answered
 			if !bytes.Equal(e.Value(), value) && !bytes.Equal(e.Value(), c.value) {
 				return relay.ErrLostClaim
@@ -148,6 +152,7 @@ func (c *claim) put(ctx context.Context, r *results, key string, value []byte) e
 // remove deletes a key if it has the value of a claim. Revision is that of the claim, or 0 if it is
 // not known. It fails if another write of the key is on its way for as long as ctx lasts.
 func (r *results) remove(ctx context.Context, name string, claim []byte, revision uint64) error {
+	var missing absence
 	for {
 		err := error(jetstream.ErrKeyRevisionMismatch)
 		if revision > 0 {
@@ -162,6 +167,8 @@ func (r *results) remove(ctx context.Context, name string, claim []byte, revisio
 		switch {
 		case revision == 0 && getErr != nil:
 			return getErr // it was not written
+		case missing.lasts(getErr):
+			return nil
 		case getErr == nil && e.Revision() > revision:
 			if !bytes.Equal(e.Value(), claim) {
 				return nil
@@ -171,6 +178,21 @@ func (r *results) remove(ctx context.Context, name string, claim []byte, revisio
 			return err
 		}
 	}
+}
+
+// absence is how long a key has not been found. A server that is behind may not find a key for a
+// moment.
+type absence struct{ since time.Time }
+
+// lasts notes the error of a read, and reports whether the key has been deleted.
+func (a *absence) lasts(err error) bool {
+	switch {
+	case !errors.Is(err, jetstream.ErrKeyNotFound):
+		a.since = time.Time{}
+	case a.since.IsZero():
+		a.since = time.Now()
+	}
+	return !a.since.IsZero() && time.Since(a.since) >= time.Second
 }
 
 // conflictPause is the wait before a key that another write has changed is looked at again.

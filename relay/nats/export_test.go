@@ -30,6 +30,9 @@ func Claims(r relay.Results) int {
 	return len(s.claims)
 }
 
+// KeyName returns the name of a key in the bucket.
+func KeyName(key string) string { return keyName(key) }
+
 // WrapBucket replaces the bucket of a store of replies.
 func WrapBucket(r relay.Results, wrap func(jetstream.KeyValue) jetstream.KeyValue) {
 	s := r.(*results)

@@ -137,6 +137,7 @@ func (r *results) Load(ctx context.Context, key string) (body []byte, ok bool, e
 func (r *results) load(ctx context.Context, key string) ([]byte, bool, error) {
 	name := keyName(key)
 	mine := append([]byte{isClaim}, rand.Text()...)
+	tried := false // to take the claim of a worker that is gone
 	for {
 		began := time.Now()
 		revision, err := r.create(ctx, name, mine)
@@ -149,8 +150,7 @@ func (r *results) load(ctx context.Context, key string) ([]byte, bool, error) {
 		}
 		e, err := r.get(ctx, name)
 		switch {
-		case errors.Is(err, jetstream.ErrKeyNotFound):
-			continue // released
+		case errors.Is(err, jetstream.ErrKeyNotFound): // released
 		case err != nil:
 			r.abandon(name, mine)
 			return nil, false, err
@@ -161,13 +161,16 @@ func (r *results) load(ctx context.Context, key string) ([]byte, bool, error) {
 			r.hold(key, mine, e.Revision(), began)
 			return nil, false, nil
 		case r.hasEnded(key, e.Revision()):
-			began := time.Now()
+			tried, began = true, time.Now()
 			if revision, err := r.kv.Update(ctx, name, mine, e.Revision()); err == nil {
 				r.hold(key, mine, revision, began)
 				return nil, false, nil
 			} // otherwise it has changed, or is tried again
 		}
 		if err := pause(ctx, conflictPause); err != nil {
+			if tried {
+				r.abandon(name, mine)
+			}
 			return nil, false, err
 		}
 	}
@@ -233,6 +236,10 @@ func shielded(ctx context.Context, fn func(ctx context.Context) error) error {
 func (r *results) create(ctx context.Context, name string, value []byte) (revision uint64, err error) {
 	err = r.retry(ctx, func(ctx context.Context) (err error) {
 		revision, err = r.kv.Create(ctx, name, value)
+		// A replicated bucket says this if another write of a key that was deleted is on its way.
+		if api := (*jetstream.APIError)(nil); errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant {
+			err = jetstream.ErrKeyExists
+		}
 		return err
 	})
 	return revision, err

@@ -160,6 +160,29 @@ func TestRequestsWithLessTimeThanTheLease(t *testing.T) {
 	}
 }
 
+// TestClaimThatWasDeleted: it is lost, soon and not at the end of the lease.
+func TestClaimThatWasDeleted(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	r := resultsOf(t, connect(t, b, nats.Options{}), nats.ResultsOptions{Lease: time.Hour})
+	var bucket jetstream.KeyValue
+	nats.WrapBucket(r, func(kv jetstream.KeyValue) jetstream.KeyValue { bucket = kv; return kv })
+	for _, key := range []string{"stored", "released"} {
+		if _, ok, err := r.Load(t.Context(), key); ok || err != nil {
+			t.Fatalf("got %v, %v", ok, err)
+		}
+		if err := bucket.Delete(t.Context(), nats.KeyName(key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Store(t.Context(), "stored", []byte("reply")); !errors.Is(err, relay.ErrLostClaim) {
+		t.Errorf("Store: %v", err)
+	}
+	r.(relay.Claimer).Release(t.Context(), "released")
+	if n := nats.Claims(r); n != 0 {
+		t.Errorf("%d claims are left", n)
+	}
+}
+
 // busyBucket refuses some writes as a server of a cluster does while an earlier write of the key is
 // in process. That server has confirmed the earlier write by then, so a Store that comes at once may
 // meet it. It is too rare to wait for.
@@ -188,6 +211,15 @@ func (b *busyBucket) Delete(ctx context.Context, key string, o ...jetstream.KVDe
 		return err
 	}
 	return b.KeyValue.Delete(ctx, key, o...)
+}
+
+// Create returns the bare error of the server, as the client does for a key that was deleted.
+func (b *busyBucket) Create(ctx context.Context, key string, value []byte, o ...jetstream.KVCreateOpt) (uint64, error) {
+	var api *jetstream.APIError
+	if errors.As(b.refuse(), &api) {
+		return 0, api
+	}
+	return b.KeyValue.Create(ctx, key, value, o...)
 }
 
 // TestWriteThatIsRefusedForAMoment is tried again: the key has this worker's claim.
@@ -219,6 +251,10 @@ func TestWriteThatIsRefusedForAMoment(t *testing.T) {
 	r.(relay.Claimer).Release(t.Context(), "released")
 	if _, ok := load("released"); ok {
 		t.Error("the key that was released has a reply")
+	}
+	busy.refusals.Store(3)
+	if _, ok := load("new"); ok {
+		t.Error("a key that was never stored has a reply")
 	}
 }
 
