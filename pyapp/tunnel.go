@@ -14,6 +14,9 @@ func (x *exchange) tunnel(res *http.Response) {
 	head := x.tunnelHead(res)
 	client, buffered, err := http.NewResponseController(x.w).Hijack()
 	if err != nil {
+		if head == nil { // the response has begun
+			panic(http.ErrAbortHandler)
+		}
 		fail(x.w, x.r)
 		return
 	}

@@ -37,5 +37,8 @@ def in_main_interpreter() -> bool:
     try:
         import _interpreters as interpreters  # from Python 3.13 on
     except ImportError:
-        import _xxsubinterpreters as interpreters
+        try:
+            import _xxsubinterpreters as interpreters
+        except ImportError:  # a Python that cannot make others
+            return True
     return interpreters.get_current() == interpreters.get_main()

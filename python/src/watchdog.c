@@ -48,7 +48,8 @@ static void park(Watchdog *w) {
 
 // report reports the callback that pulse counted last. C code that holds the GIL cannot be
 // looked at; when it has ended, another callback runs, which is not to blame. The inspector
-// shows that the loop is blocked all the same.
+// shows that the loop is blocked all the same. In a poll, the loop waits for the GIL, which another
+// thread has: no callback is to blame.
 static void report(Watchdog *w, double seconds, unsigned long pulse) {
     if (is_finalizing())
         return;
@@ -56,7 +57,7 @@ static void report(Watchdog *w, double seconds, unsigned long pulse) {
         inspect_blocked(w->loop, pulse, seconds, NULL);
     PyGILState_STATE gil = PyGILState_Ensure();
     Loop *l = w->loop;
-    if (!w->ending && !l->waiting && l->pulse == pulse && l->thread_id && l->thread_id != Py_None) {
+    if (!w->ending && !l->waiting && !l->poller && l->pulse == pulse && l->thread_id && l->thread_id != Py_None) {
         PyObject *r = PyObject_CallMethod((PyObject *)l, "_report_blocked", "d", seconds);
         if (!r)
             PyErr_WriteUnraisable((PyObject *)l);

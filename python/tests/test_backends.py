@@ -26,7 +26,7 @@ async def program():
     async def work(jobs):
         async with jobs:
             async for job in jobs:
-                with anyio.move_on_after(0.05) as scope:
+                with anyio.move_on_after(1) as scope:
                     await anyio.sleep(job)
                 async with lock:
                     results.append((job, scope.cancelled_caught))

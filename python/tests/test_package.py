@@ -80,7 +80,9 @@ def test_source_distribution_builds(tmp_path):
             text=True, timeout=600)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    run("setup.py", "-q", "egg_info", "--egg-base", str(tmp_path), "sdist", "--dist-dir", str(tmp_path), cwd=SOURCE)
+    tree = tmp_path / "tree"  # setup.py writes into its own directory, which other tests read
+    shutil.copytree(SOURCE.parent, tree, ignore=shutil.ignore_patterns(".git", "build", "*.egg-info", "node_modules"))
+    run("setup.py", "-q", "egg_info", "--egg-base", str(tmp_path), "sdist", "--dist-dir", str(tmp_path), cwd=tree / SOURCE.name)
     archive, = tmp_path.glob("*.tar.gz")
     with tarfile.open(archive) as tar:
         tar.extractall(tmp_path)

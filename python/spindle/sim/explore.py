@@ -33,6 +33,7 @@ class Outcome:
 def play(setup, seed, only=None, compare=None, record=False, named=False):
     """Run one world. setup builds it, and may run it and look at the result."""
     world = World(seed)
+    world._will_close = True
     world._only = None if only is None else frozenset(only)
     if named:
         world._name_tasks()

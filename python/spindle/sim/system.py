@@ -207,7 +207,7 @@ _sources = _Sources()
 
 
 class _Collector:
-    """Stops Python's collector from the first step of a world until its end, also between two runs of it.
+    """Stops Python's collector while a world runs, and between two runs of a world that is sure to be closed.
 
     The moment of a collection does not follow from the seed, and a collection closes sockets and ends tasks.
     """
@@ -268,7 +268,7 @@ class System:
     def __exit__(self, *failure):
         self._numbers = _core.world_leave()
         current.world = current.thread = None
-        if self._world._closed:
+        if self._world._closed or not self._world._will_close:
             _collector.go_on()
         sys.set_asyncgen_hooks(*self._hooks)
         for source, state in self._outside:

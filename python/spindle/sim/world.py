@@ -48,6 +48,7 @@ class World:
         self._checks = []
         self._graves = []  # tasks of hosts that have crashed
         self._closing_down = self._closed = False
+        self._will_close = False  # for sure, so that the collector may be off until then
         self._began = False
         self.reports = []  # of leaks, tasks that failed unseen, and coroutines that were never awaited
         self.faults = None  # random faults: a spindle.sim.Faults
@@ -147,6 +148,7 @@ class World:
         It raises what a program has raised, Deadlock if nothing can happen any more, and TimedOut
         after within seconds.
         """
+        self._will_close = True
         try:
             self._run_until(lambda: self._pending == 0, within, "the programs of start have not ended")
             self._report_left()

@@ -187,6 +187,14 @@ def test_the_collector_waits_for_the_end_of_a_world():
     assert hashes[0] != hashes[1], "a collection would be seen"
 
 
+def test_a_world_that_is_never_closed_leaves_the_collector_on():
+    world = spindle.sim.World(1)
+    world.host("one").serve(asyncio.sleep, 1)
+    world.run_for(2)
+    assert gc.isenabled()
+    world.close()
+
+
 def test_a_run_that_follows_its_seed_does_not_diverge():
     assert check_twice(echo_world, 3).error is None
 
