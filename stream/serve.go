@@ -188,13 +188,44 @@ func (s *server) free() {
 	}
 }
 
-// handlerError returns the error with which Serve ends because a handler failed with
-// err, or nil to continue.
+// handlerError returns the error with which Serve ends because a handler has returned err, or nil
+// to continue. The scope that was cancelled absorbs its cancellation. A failure beside it, such as the
+// end of the connection at that moment, is one like any other.
 func (s *server) handlerError(ctx context.Context, c *Conn, err error) error {
-	var canceled *spindle.Canceled
-	if errors.As(err, &canceled) && ctx.Err() != nil {
-		return err // the cancelled scope absorbs it
+	if ctx.Err() == nil {
+		return s.failed(c, err)
 	}
+	canceled, failure := separate(err)
+	switch {
+	case failure == nil:
+		return canceled
+	case canceled == nil:
+		return s.failed(c, failure)
+	}
+	return errors.Join(canceled, s.failed(c, failure))
+}
+
+// separate returns the cancellations and the failures that a nursery has joined, or err as one of
+// them.
+func separate(err error) (canceled, failure error) {
+	var one *spindle.Canceled
+	joined, ok := err.(*spindle.Errors)
+	switch {
+	case !ok && errors.As(err, &one):
+		return err, nil
+	case !ok:
+		return nil, err
+	}
+	for _, err := range joined.Errs {
+		c, f := separate(err)
+		canceled, failure = errors.Join(canceled, c), errors.Join(failure, f)
+	}
+	return canceled, failure
+}
+
+// failed returns the error with which Serve ends because a handler failed with err, or nil to
+// continue.
+func (s *server) failed(c *Conn, err error) error {
 	if s.onError != nil {
 		return s.onError(c, err)
 	}
