@@ -245,12 +245,14 @@ func TestTransportHTTP2GoAwayLosesNothing(t *testing.T) {
 // TestTransportHTTP2CancelResetsTheStream and leaves the connection to other requests.
 func TestTransportHTTP2CancelResetsTheStream(t *testing.T) {
 	t.Parallel()
-	codes := make(chan http2.Code, 3)
+	codes, arrived := make(chan http2.Code, 3), make(chan struct{})
 	base := h2script(t, func(n int, p *peer) {
 		p.send(pingFrame, 0, 0, make([]byte, 8)) // the answer says that the connection is used
 		for i := range 3 {
 			id := p.heads(1)[0]
-			if i > 0 { // the beginning of a body
+			if i == 0 {
+				close(arrived)
+			} else { // the beginning of a body
 				p.send(headersFrame, endHeaders, id, p.block(":status", "200"))
 				p.send(dataFrame, 0, id, []byte("begun"))
 			}
@@ -261,12 +263,13 @@ func TestTransportHTTP2CancelResetsTheStream(t *testing.T) {
 	})
 	tasks(t, func(ctx context.Context) {
 		c := &http.Client{Transport: &web.Transport{Protocols: h2c()}}
-		late, err := spindle.MoveOnAfter(ctx, 50*time.Millisecond, func(ctx context.Context) error {
-			_, _, err := do(ctx, c, "GET", base, nil)
-			return err
-		})
-		if !late || err != nil {
-			t.Errorf("late %v, %v", late, err)
+		waiting, leave := context.WithCancel(ctx)
+		go func() {
+			<-arrived
+			leave()
+		}()
+		if _, _, err := do(waiting, c, "GET", base, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
 		}
 		begin := func(ctx context.Context) *http.Response {
 			req, _ := http.NewRequestWithContext(ctx, "GET", base, nil)

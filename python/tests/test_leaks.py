@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import contextvars
+import logging
 import os
 import resource
 import signal
@@ -316,6 +317,7 @@ def test_rounds_leave_nothing(name, debug):
     loop = spindle.new_event_loop()
     loop.set_debug(debug)
     loop.slow_callback_duration = 3600
+    logging.disable()  # pytest keeps what the watchdog logs on a busy machine
     try:
 
         async def repeat(n):
@@ -339,6 +341,7 @@ def test_rounds_leave_nothing(name, debug):
                 loop.run_until_complete(asyncio.sleep(0.05))
         raise AssertionError(f"{rounds} rounds leave {grown} blocks, kilobytes, descriptors and threads")
     finally:
+        logging.disable(logging.NOTSET)
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
 
@@ -388,14 +391,17 @@ def test_connections_leave_no_memory_in_go():
                 await reader.read()
                 writer.close()
 
+            grown = []  # by each part of the run; a thread that Go starts meanwhile has memory, too
             for round in range(80):
-                if round == 20:
+                if round % 20 == 0:
                     before = resident()
                 await asyncio.gather(*(connect() for _ in range(100)))
-            print(resident() - before)
+                if round % 20 == 19:
+                    grown.append(resident() - before)
+            print(min(grown[1:]))
             server.close()
 
         spindle.run(main())
     """)
     assert code == 0, err
-    assert int(out) < 200  # KB
+    assert int(out) < 67  # KB

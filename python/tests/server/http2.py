@@ -30,6 +30,7 @@ class Client2:
         self.resets = {}  # by stream: the code
         self.goodbyes = []  # the last stream of each GOAWAY
         self.received = b""
+        self.echoes = 0  # of pings
         self.acknowledges = True  # what is received, so that the server may send more
         self.flush()
 
@@ -57,6 +58,13 @@ class Client2:
         if end:
             self.h2.end_stream(stream)
             self.flush()
+
+    def ping(self):
+        """Wait until the server has taken all that was sent."""
+        echoes = self.echoes
+        self.h2.ping(b"received")
+        self.flush()
+        self.until(lambda: self.echoes > echoes)
 
     def reset(self, stream):
         self.h2.reset_stream(stream, 8)
@@ -110,6 +118,8 @@ class Client2:
             self.resets[stream] = event.error_code
         elif isinstance(event, h2.events.ConnectionTerminated):
             self.goodbyes.append(event.last_stream_id)
+        elif isinstance(event, h2.events.PingAckReceived):
+            self.echoes += 1
 
     def until(self, condition):
         while not condition():

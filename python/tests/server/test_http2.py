@@ -652,6 +652,7 @@ def test_websocket_that_the_app_closes_before_it_has_received_all(serve, connect
     message = bytes([0x82, 0x80 | 126]) + (10_000).to_bytes(2, "big") + bytes(4) + b"x" * 10_000
     for _ in range(20):  # more than the server passes to an app that does not receive
         client.send(stream, message)
+    client.ping()
     full.set()
     client.until(lambda: client.responses[stream].body)  # the server's Close
     wait_until(lambda: received)
