@@ -634,7 +634,7 @@ def test_websocket_that_the_app_closes_or_denies(serve, connect):
 
 
 def test_websocket_that_the_app_closes_before_it_has_received_all(serve, connect):
-    received, codes = [], []
+    codes = []
     full = threading.Event()
 
     async def app(scope, receive, send):
@@ -643,7 +643,7 @@ def test_websocket_that_the_app_closes_before_it_has_received_all(serve, connect
         await asyncio.get_running_loop().run_in_executor(None, full.wait, LIMIT)
         await send({"type": "websocket.close", "code": 4001})
         while (message := await receive())["type"] == "websocket.receive":
-            received.append(message["bytes"])
+            pass  # how many were passed to the app before it closed depends on time
         codes.append(message["code"])
 
     server = serve(app, ws_per_message_deflate=False)
@@ -655,7 +655,6 @@ def test_websocket_that_the_app_closes_before_it_has_received_all(serve, connect
     client.ping()
     full.set()
     client.until(lambda: client.responses[stream].body)  # the server's Close
-    wait_until(lambda: received)
     client.send(stream, frame(b"\x0f\xa1", 8))
     wait_until(lambda: codes)
     assert codes == [4001]
