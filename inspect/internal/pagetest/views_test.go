@@ -161,7 +161,10 @@ func TestBlockedLoopDoesNotClaimToHaveNoTasks(t *testing.T) {
 // TestRecordingHasHostsAndMessages looks at a simulated world of two hosts.
 func TestRecordingHasHostsAndMessages(t *testing.T) {
 	ctx := Start(t)
-	Look(t, ctx, Window(1280, 720, "light"), chromedp.Navigate(recorded(t)), Until(shows("transfer A to B")), scrubTo("10"),
+	Look(t, ctx, Window(1280, 720, "light"), chromedp.Navigate(recorded(t)), Until(shows("transfer A to B")),
+		// The rows come before the loops that they name.
+		chromedp.Evaluate(`{ const get = fetch; window.fetch = async (...a) => { const r = await get(...a); if (String(a[0]).includes('loops')) await new Promise(f => setTimeout(f, 300)); return r; }; }`, nil),
+		scrubTo("10"),
 		Until(`[...document.querySelectorAll('.line:not([hidden])')].map(l => l.children[0].textContent + ' ' + l.children[1].textContent).filter(t => t.startsWith('main')).join() === 'main ledger,main replica'`),
 		Until(`getComputedStyle(document.querySelector('.line .loop-of')).display !== 'none'`),
 		chromedp.Evaluate(`show('messages')`, nil), Until(`document.querySelector('.empty').textContent.startsWith('Nothing was sent')`),
