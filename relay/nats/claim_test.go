@@ -1,0 +1,177 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/nats"
+	"github.com/spindleloop/spindle/relay/nats/broker"
+)
+
+// TestRequestsWithLessTimeThanTheLease: a claim of a worker that is gone ends even if each request
+// that waits for it ends before the lease does.
+func TestRequestsWithLessTimeThanTheLease(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	o := nats.ResultsOptions{Lease: time.Second}
+	bus := connect(t, b, nats.Options{})
+	if _, ok, err := resultsOf(t, bus, o).Load(t.Context(), "k"); ok || err != nil {
+		t.Fatalf("got %v, %v", ok, err)
+	}
+	bus.Close()
+	other := resultsOf(t, connect(t, b, nats.Options{}), o)
+	began := time.Now()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+		_, ok, err := other.Load(ctx, "k")
+		cancel()
+		if err == nil && !ok {
+			break
+		}
+		if ok || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v, %v", ok, err)
+		}
+		if took := time.Since(began); took > time.Minute {
+			t.Fatalf("the claim has lasted for %v: %v", took, err)
+		}
+	}
+	if took := time.Since(began); took < o.Lease {
+		t.Errorf("the claim was taken after %v", took)
+	}
+}
+
+// TestClaimThatWasDeleted: it is lost, soon and not at the end of the lease.
+func TestClaimThatWasDeleted(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	r := resultsOf(t, connect(t, b, nats.Options{}), nats.ResultsOptions{Lease: time.Hour})
+	var bucket jetstream.KeyValue
+	nats.WrapBucket(r, func(kv jetstream.KeyValue) jetstream.KeyValue { bucket = kv; return kv })
+	for _, key := range []string{"stored", "released"} {
+		if _, ok, err := r.Load(t.Context(), key); ok || err != nil {
+			t.Fatalf("got %v, %v", ok, err)
+		}
+		if err := bucket.Delete(t.Context(), nats.KeyName(key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Store(t.Context(), "stored", []byte("reply")); !errors.Is(err, relay.ErrLostClaim) {
+		t.Errorf("Store: %v", err)
+	}
+	r.(relay.Claimer).Release(t.Context(), "released")
+	if n := nats.Claims(r); n != 0 {
+		t.Errorf("%d claims are left", n)
+	}
+}
+
+// busyBucket refuses some writes as a server of a cluster does while an earlier write of the key is
+// in process. That server has confirmed the earlier write by then, so a Store that comes at once may
+// meet it. It is too rare to wait for.
+type busyBucket struct {
+	jetstream.KeyValue
+	refusals atomic.Int64 // to come
+}
+
+func (b *busyBucket) refuse() error {
+	if b.refusals.Add(-1) < 0 {
+		return nil
+	}
+	api := &jetstream.APIError{Code: 400, ErrorCode: jetstream.JSErrCodeStreamWrongLastSequenceConstant, Description: "wrong last sequence"}
+	return fmt.Errorf("%w: %w", api, jetstream.ErrKeyRevisionMismatch)
+}
+
+func (b *busyBucket) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	if err := b.refuse(); err != nil {
+		return 0, err
+	}
+	return b.KeyValue.Update(ctx, key, value, revision)
+}
+
+func (b *busyBucket) Delete(ctx context.Context, key string, o ...jetstream.KVDeleteOpt) error {
+	if err := b.refuse(); err != nil {
+		return err
+	}
+	return b.KeyValue.Delete(ctx, key, o...)
+}
+
+// Create returns the bare error of the server, as the client does for a key that was deleted.
+func (b *busyBucket) Create(ctx context.Context, key string, value []byte, o ...jetstream.KVCreateOpt) (uint64, error) {
+	var api *jetstream.APIError
+	if errors.As(b.refuse(), &api) {
+		return 0, api
+	}
+	return b.KeyValue.Create(ctx, key, value, o...)
+}
+
+// TestWriteThatIsRefusedForAMoment is tried again: the key has this worker's claim.
+func TestWriteThatIsRefusedForAMoment(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	r := resultsOf(t, connect(t, b, nats.Options{}), nats.ResultsOptions{Lease: time.Hour})
+	busy := &busyBucket{}
+	nats.WrapBucket(r, func(kv jetstream.KeyValue) jetstream.KeyValue { busy.KeyValue = kv; return busy })
+	load := func(key string) (string, bool) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		reply, ok, err := r.Load(ctx, key)
+		if err != nil {
+			t.Fatalf("Load: %v", err)
+		}
+		return string(reply), ok
+	}
+	load("stored")
+	busy.refusals.Store(3)
+	if err := r.Store(t.Context(), "stored", []byte("reply")); err != nil {
+		t.Errorf("Store: %v", err)
+	}
+	if reply, ok := load("stored"); !ok || reply != "reply" {
+		t.Errorf("after Store: %q, %v", reply, ok)
+	}
+	load("released")
+	busy.refusals.Store(3)
+	r.(relay.Claimer).Release(t.Context(), "released")
+	if _, ok := load("released"); ok {
+		t.Error("the key that was released has a reply")
+	}
+	busy.refusals.Store(3)
+	if _, ok := load("new"); ok {
+		t.Error("a key that was never stored has a reply")
+	}
+}
+
+// TestLoadThatHasFailedKeepsNoClaim: the server has stored the claim, but the request has ended
+// before its confirmation has come.
+func TestLoadThatHasFailedKeepsNoClaim(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	o := nats.ResultsOptions{Lease: time.Hour}
+	cut, other := resultsOf(t, connect(t, b, nats.Options{}), o), resultsOf(t, connect(t, b, nats.Options{}), o)
+	ctx, cancel := context.WithCancel(t.Context())
+	nats.WrapBucket(cut, func(kv jetstream.KeyValue) jetstream.KeyValue { return &deafBucket{kv, cancel} })
+	if _, _, err := cut.Load(ctx, "k"); !errors.Is(err, relay.ErrDown) && !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	limited, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, ok, err := other.Load(limited, "k"); ok || err != nil {
+		t.Errorf("got %v, %v", ok, err)
+	}
+}
+
+// deafBucket loses the confirmation of Create, and ends the request.
+type deafBucket struct {
+	jetstream.KeyValue
+	end func()
+}
+
+func (b *deafBucket) Create(ctx context.Context, key string, value []byte, o ...jetstream.KVCreateOpt) (uint64, error) {
+	if _, err := b.KeyValue.Create(ctx, key, value, o...); err != nil {
+		return 0, err
+	}
+	b.end()
+	return 0, ctx.Err()
+}
