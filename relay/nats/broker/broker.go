@@ -44,30 +44,41 @@ type Options struct {
 type Broker struct {
 	servers []*server.Server
 	options []*server.Options
+
+	reserved []reservedPort
 }
 
 // Start starts the servers, and returns when they take connections. If a server cannot start,
 // because its address is in use or its directory cannot be written, Start fails with the reason.
 func Start(o Options) (*Broker, error) {
 	b := &Broker{}
-	n := max(o.Servers, 1)
-	routes, err := freePorts(n)
-	if err != nil {
+	if err := b.start(o, max(o.Servers, 1)); err != nil {
+		b.Close()
 		return nil, err
 	}
+	return b, nil
+}
+
+// start starts n servers, one after the other.
+func (b *Broker) start(o Options, n int) error {
+	ports, err := b.reserve(2 * n)
+	if err != nil {
+		return err
+	}
+	clients, routes := ports[:n], ports[n:]
 	for i := range n {
 		so := &server.Options{
-			ServerName: "s" + strconv.Itoa(i+1), Host: "127.0.0.1", Port: server.RANDOM_PORT,
+			ServerName: "s" + strconv.Itoa(i+1), Host: "127.0.0.1", Port: clients[i],
 			NoSigs: true, NoLog: true, MaxPayload: 1 << 20,
 			PingInterval: time.Second, MaxPingsOut: 2, // a client that does not answer gets no requests after about three seconds
 		}
 		if o.Address != "" && i == 0 {
 			host, port, err := net.SplitHostPort(o.Address)
 			if err != nil {
-				return nil, fmt.Errorf("broker: %w", err)
+				return fmt.Errorf("broker: %w", err)
 			}
 			if so.Port, err = strconv.Atoi(port); err != nil {
-				return nil, fmt.Errorf("broker: port of %s: %w", o.Address, err)
+				return fmt.Errorf("broker: port of %s: %w", o.Address, err)
 			}
 			so.Host = host
 		}
@@ -86,26 +97,22 @@ func Start(o Options) (*Broker, error) {
 		b.options = append(b.options, so)
 		b.servers = append(b.servers, nil)
 		if err := b.Restart(i); err != nil {
-			b.Close()
-			return nil, err
+			return err
 		}
 	}
-	if err := b.settle(n); err != nil {
-		b.Close()
-		return nil, err
-	}
-	return b, nil
+	return b.settle(n)
 }
 
-// freePorts returns ports of the loopback interface that are free now.
-func freePorts(n int) (ports []int, err error) {
+// reserve reserves n ports of the loopback interface until Close, so that a server that was
+// killed finds its ports free when it starts again.
+func (b *Broker) reserve(n int) (ports []int, err error) {
 	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		p, err := reservePort()
 		if err != nil {
-			return nil, fmt.Errorf("broker: %w", err)
+			return nil, err
 		}
-		defer ln.Close()
-		ports = append(ports, ln.Addr().(*net.TCPAddr).Port)
+		b.reserved = append(b.reserved, p)
+		ports = append(ports, p.number)
 	}
 	return ports, nil
 }
@@ -212,4 +219,8 @@ func (b *Broker) Close() {
 			b.Kill(i)
 		}
 	}
+	for _, p := range b.reserved {
+		p.release()
+	}
+	b.reserved = nil
 }
