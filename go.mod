@@ -7,7 +7,7 @@ require (
 	golang.org/x/sys v0.49.0
 )
 
-require golang.org/x/net v0.48.0
+require golang.org/x/net v0.60.0
 
 require (
 	github.com/chromedp/cdproto v0.0.0-20250724212937-08a3db8b4327

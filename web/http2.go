@@ -30,7 +30,7 @@ type h2Marks uint8
 const (
 	h2Parsing h2Marks = 1 << iota // receive is on the stack
 	h2Dirty                       // in loopState.dirty
-	h2Yields                      // the rest of what was received waits for the next turn
+	h2Yields                      // the rest of what was received waits for a later turn
 )
 
 func (h *h2Conn) is(m h2Marks) bool { return h.marks&m != 0 }
@@ -198,6 +198,8 @@ func (h *h2Conn) receive(data []byte) {
 		switch event {
 		case http2.Writable:
 			pumps = true
+		case http2.Hasty:
+			h.pause()
 		case http2.Head:
 			h.head()
 			if requests++; requests == batch && len(data) > 0 {
@@ -236,10 +238,19 @@ func (h *h2Conn) choked() bool {
 // very many requests at once does not occupy the loop.
 func (h *h2Conn) yield() {
 	h.marks |= h2Yields
-	h.c.st.l.Internal().CallSoon(atclose.Drop, func() {
-		h.marks &^= h2Yields
-		h.resume()
-	})
+	h.c.st.l.Internal().CallSoon(atclose.Drop, h.endYield)
+}
+
+// pause handles the rest of the received bytes after others were served. A client that sends
+// what only makes work takes at most a small share of the loop's time.
+func (h *h2Conn) pause() {
+	h.marks |= h2Yields
+	h.c.st.l.CallLater(http2.HastyPause, h.endYield)
+}
+
+func (h *h2Conn) endYield() {
+	h.marks &^= h2Yields
+	h.resume()
 }
 
 // resume continues after a pause: with what was kept, and with data that waits.

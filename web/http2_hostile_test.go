@@ -176,21 +176,27 @@ func TestHTTP2ContinuationFlood(t *testing.T) {
 	}
 }
 
-// TestHTTP2HPACKBomb refers very often to a large field of the table.
+// TestHTTP2HPACKBomb refers very often to a large field of the table. The requests are refused,
+// and that costs tokens.
 func TestHTTP2HPACKBomb(t *testing.T) {
 	sv := calmServer(t, quick)
 	p := dialPeer(t, sv)
 	p.send(headersFrame, endStream|endHeaders, 1, p.request("GET", "/", "x-large", strings.Repeat("x", 4000)))
 	p.response(1)
+	const newest = 0x80 | 62
+	bomb := func(fields int) []byte {
+		return append(p.block(":method", "GET", ":scheme", "http", ":path", "/"), bytes.Repeat([]byte{newest}, fields)...)
+	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	const newest = 0x80 | 62
-	block := append(p.block(":method", "GET", ":scheme", "http", ":path", "/"), bytes.Repeat([]byte{newest}, 16_000)...)
-	for id := uint32(3); id < 100; id += 2 {
-		p.send(headersFrame, endStream|endHeaders, id, block)
-		if head, _ := p.response(id); !strings.Contains(head, ":status: 431") {
-			t.Fatalf("got %q", head)
-		}
+	p.send(headersFrame, endStream|endHeaders, 3, bomb(1000))
+	if head, _ := p.response(3); !strings.Contains(head, ":status: 431") {
+		t.Fatalf("got %q", head)
+	}
+	large := bomb(16_000)
+	code := attack(p, func(i int) []byte { return appendFrame(nil, headersFrame, endStream|endHeaders, uint32(2*i+5), large) })
+	if code != http2.EnhanceYourCalm {
+		t.Errorf("got %v", code)
 	}
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 32<<20 {

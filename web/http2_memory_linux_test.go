@@ -36,7 +36,7 @@ func opening() (first, again []byte) {
 // TestIdleHTTP2ConnectionIsSmall measures a connection after a request of each kind, and
 // checks that it has no goroutine.
 func TestIdleHTTP2ConnectionIsSmall(t *testing.T) {
-	const most = 1750 // half of it is the decoder's table, with four fields
+	const most = 1200 // a third of it is the decoder's table, with four fields
 	conns := short.Of(1000)
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("hello")) })
 	first, _ := opening()

@@ -5,6 +5,7 @@
 //	go run ./http2 -path /large -streams 4 -requests 500     # 1 MB
 //	go run ./http2 -path /upload -streams 4 -requests 500    # 1 MB from the client
 //	go run ./http2 -tls
+//	go run ./http2 -attacks -requests 30000 -servers net/http,inline   # what other clients notice of attacks
 //
 // Every server has one loop, or one Go processor. hyper needs cargo, and only answers "Hello,
 // World!" on plain connections.
@@ -25,6 +26,7 @@ import (
 var (
 	load    h2load.Load
 	serveAs = flag.String("serve", "", "serve as this server; for the processes that are measured")
+	attacks = flag.Bool("attacks", false, "measure each server beside each attack of internal/http2attack, and without")
 	only    = flag.String("servers", "net/http,goroutine,inline,lean,hyper", "which servers; ratios are to the first one")
 )
 
@@ -69,6 +71,9 @@ func compare(kinds []string) error {
 			s.Command = []string{program, "hyper-http2", "127.0.0.1", "0"}
 		}
 		servers = append(servers, s)
+	}
+	if *attacks {
+		return underAttack(servers)
 	}
 	return h2load.Compare(servers, load, nil)
 }

@@ -6,8 +6,12 @@ import "time"
 // small WINDOW_UPDATEs, and streams that are begun and reset. It is a bucket of tokens that
 // fills with time, and with what is really sent and received, so a busy peer never meets its
 // end.
+//
+// A peer that spends many of them at once is also slowed down, by the event Hasty. Otherwise it could
+// spend all of them, connect again, and keep a loop busy.
 type calm struct {
 	tokens int32
+	quick  int32         // of tokens, those that may be spent before a pause
 	since  time.Duration // when tokens were added last
 }
 
@@ -16,13 +20,18 @@ const (
 	calmEvery = 2 * time.Millisecond  // time for one more token
 	resetCost = 10                    // of a stream that is reset
 	calmWhole = calmBurst * calmEvery // time that fills the bucket
+	calmQuick = 256                   // tokens between two pauses
 )
 
-func (b *calm) init() { b.tokens = calmBurst }
+func (b *calm) init() { b.tokens, b.quick = calmBurst, calmQuick }
+
+// HastyPause is how long a server waits after the event Hasty.
+const HastyPause = 4 * time.Millisecond
 
 // spend takes n tokens. It fails if there are none left.
 func (c *Conn) spend(n int) error {
 	b := &c.calm
+	b.quick -= int32(n)
 	if b.tokens -= int32(n); b.tokens > 0 {
 		return nil
 	}
@@ -44,4 +53,8 @@ func (c *Conn) costOfReset() int {
 }
 
 // earn adds n tokens.
-func (c *Conn) earn(n int32) { c.calm.tokens = min(c.calm.tokens+n, calmBurst) }
+func (c *Conn) earn(n int32) {
+	b := &c.calm
+	b.tokens = min(b.tokens+n, calmBurst)
+	b.quick = min(b.quick+n, calmQuick)
+}

@@ -200,6 +200,10 @@ func (c *Conn) Parse(data []byte) (n int, event Event, err error) {
 		if c.phase == connFailed {
 			return len(data), More, nil
 		}
+		if c.calm.quick <= 0 {
+			c.calm.quick = calmQuick
+			return n, Hasty, nil
+		}
 		used, ok := 0, true
 		event = More
 		switch c.at {

@@ -82,10 +82,11 @@ const (
 	Pong                  // the peer has answered a PING of Ping or Leave
 	Goodbye               // the peer has sent GOAWAY: see LastID and Code
 	Updated               // the peer has changed the priority of Stream
+	Hasty                 // many frames made no progress: a server waits HastyPause before it parses more
 )
 
 func (e Event) String() string {
-	return [...]string{"More", "Head", "Data", "End", "Reset", "Failed", "Writable", "Pong", "Goodbye", "Updated"}[e]
+	return [...]string{"More", "Head", "Data", "End", "Reset", "Failed", "Writable", "Pong", "Goodbye", "Updated", "Hasty"}[e]
 }
 
 // Config configures the connections of a Shared. The zero value has useful limits.

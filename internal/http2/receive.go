@@ -239,6 +239,10 @@ func (c *Conn) onSecondHeader(s *Stream, fault bool) (Event, error) {
 	return End, nil
 }
 
+// refusedBytes is how much of a header block that is refused costs a token. Each byte of it
+// may be a field that had to be looked up.
+const refusedBytes = 64
+
 // decode decodes a header block into the shared header.
 func (c *Conn) decode(data []byte) error {
 	if c.decoder == nil {
@@ -250,6 +254,9 @@ func (c *Conn) decode(data []byte) error {
 	}
 	if err := c.decoder.Close(); err != nil {
 		return ErrCompression
+	}
+	if h := &c.sh.head; h.TooLarge || h.fault {
+		return c.spend(len(data) / refusedBytes)
 	}
 	return nil
 }

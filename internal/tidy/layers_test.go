@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"internal/tidy":                  {},
 	"internal/tlsio":                 {"internal/goid", "internal/kernel"},
 	"internal/tlstest":               {},
+	"internal/http2attack":           {"internal/http2"},
 	"internal/traceparent":           {},
 	"tracing":                        {"internal/traceparent"},
 	"internal/version":               {},
