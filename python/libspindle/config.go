@@ -19,11 +19,13 @@ type config struct {
 	FDs  []int  `json:"fds"`
 	HTTP string `json:"http"` // auto, 1 or 2: the protocols that are spoken
 
-	CertFile string `json:"cert_file"`
-	KeyFile  string `json:"key_file"`
-	Password string `json:"key_password"` // empty for a key that is not encrypted
-	CAFile   string `json:"ca_file"`      // of client certificates; empty for none
-	CertReqs string `json:"cert_reqs"`    // of clients, if there is a CAFile: none, optional or required
+	CertFile  string `json:"cert_file"`
+	KeyFile   string `json:"key_file"`
+	Password  string `json:"key_password"` // empty for a key that is not encrypted
+	CAFile    string `json:"ca_file"`      // of client certificates; empty for none
+	CertReqs  string `json:"cert_reqs"`    // of clients, if there is a CAFile: none, optional or required
+	OnlyTLS12 bool   `json:"only_tls12"`
+	Ciphers   string `json:"ciphers"` // of TLS 1.2, as OpenSSL lists them; empty for Go's
 
 	HeaderTimeout float64 `json:"header_timeout"`
 	BodyTimeout   float64 `json:"body_timeout"`
@@ -43,6 +45,7 @@ type config struct {
 	Forwarded *string `json:"forwarded"`  // peers with X-Forwarded-For that counts; nil for none
 
 	WSMaxSize      int     `json:"ws_max_size"`
+	WSMaxQueue     int     `json:"ws_max_queue"` // messages that wait for the app; 0 for any number
 	WSPingInterval float64 `json:"ws_ping_interval"`
 	WSPingTimeout  float64 `json:"ws_ping_timeout"`
 	WSCompress     bool    `json:"ws_compress"`
@@ -136,6 +139,17 @@ func (c *config) tls() (*tls.Config, error) {
 		return nil, fmt.Errorf("spindle: certificate: %w", err)
 	}
 	t := &tls.Config{Certificates: []tls.Certificate{pair}}
+	if c.OnlyTLS12 {
+		t.MinVersion, t.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
+	}
+	if c.Ciphers != "" {
+		if t.CipherSuites, err = parseCiphers(c.Ciphers); err != nil {
+			return nil, err
+		}
+		if c.HTTP != "1" && !isForHTTP2(t.CipherSuites) {
+			return nil, fmt.Errorf("spindle: ssl_ciphers: HTTP/2 forbids all of %q; choose others, or http 1", c.Ciphers)
+		}
+	}
 	if c.CAFile != "" {
 		pem, err := os.ReadFile(c.CAFile)
 		if err != nil {

@@ -33,6 +33,7 @@ type socket struct {
 	early   []func()     // what the app has asked for before
 	waiting int          // bytes in early
 	held    bool         // the app waits until the client has caught up
+	queued  int          // messages that the app has not taken
 	ended   bool         // nothing more can be sent
 	over    bool         // the app has returned
 	deny    verdict      // while it is put together
@@ -301,7 +302,8 @@ func (so *socket) message(kind ws.Kind, message []byte) {
 	_, b := so.r.s.in.add(record, 0, so.r.slot, len(message))
 	copy(b, message)
 	so.r.unread += len(message) + 64
-	if so.r.unread >= bodyLimit && !so.r.paused {
+	so.queued++
+	if (so.r.unread >= bodyLimit || so.queued == so.r.s.config.WSMaxQueue) && !so.r.paused {
 		so.r.paused = true
 		so.link.PauseReading()
 	}
@@ -311,7 +313,9 @@ func (so *socket) message(kind ws.Kind, message []byte) {
 func (so *socket) consumed(n int) {
 	r := so.r
 	r.unread -= n + 64
-	if r.paused && r.unread < bodyLimit/2 && !so.ended {
+	so.queued--
+	most := r.s.config.WSMaxQueue
+	if r.paused && r.unread < bodyLimit/2 && (most == 0 || so.queued <= most/2) && !so.ended {
 		r.paused = false
 		so.link.ResumeReading()
 	}

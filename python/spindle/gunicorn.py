@@ -66,6 +66,8 @@ class Worker(_Base):
             options.update(ssl_certfile=cfg.certfile, ssl_keyfile=cfg.keyfile)
             if cfg.ca_certs:
                 options.update(ssl_ca_certs=cfg.ca_certs, ssl_cert_reqs=int(cfg.cert_reqs))
+            if cfg.ciphers:
+                options.update(ssl_ciphers=cfg.ciphers)
         return Config(app=self.wsgi, **{**options, **self.OPTIONS})
 
 

@@ -72,6 +72,8 @@ def parser():
     group.add_argument("--ssl-keyfile-password", metavar="TEXT", help="better as SPINDLE_SSL_KEYFILE_PASSWORD: other users see arguments")
     group.add_argument("--ssl-ca-certs", metavar="FILE", help="require certificates of clients")
     group.add_argument("--ssl-cert-reqs", type=int, metavar="N", help="of clients: 0 for none, 1 for optional, 2 for required (2 with --ssl-ca-certs)")
+    group.add_argument("--ssl-version", type=int, metavar="N", help="a protocol of the module ssl: 17 for TLS 1.2 and later, 5 for TLS 1.2 alone (17)")
+    group.add_argument("--ssl-ciphers", metavar="LIST", help="for TLS 1.2, as OpenSSL lists them: ECDHE+AESGCM, for example (those of Go)")
     group.add_argument("--proxy-headers", action=argparse.BooleanOptionalAction, default=None,
                        help="believe X-Forwarded-For and X-Forwarded-Proto of trusted proxies (on)")
     group.add_argument("--forwarded-allow-ips", help="the trusted proxies: addresses, networks or * (FORWARDED_ALLOW_IPS, or 127.0.0.1,::1)")
@@ -79,6 +81,8 @@ def parser():
     group.add_argument("--date-header", action=argparse.BooleanOptionalAction, default=None)
     group.add_argument("--header", action="append", dest="headers", metavar="NAME:VALUE", help="add a field to every response")
     group.add_argument("--ws-max-size", type=int, metavar="BYTES", help="of a message (16 MB)")
+    group.add_argument("--ws-max-queue", type=int, metavar="N",
+                       help="messages that wait for the app before the client is not read any more (64 KB of them)")
     group.add_argument("--ws-ping-interval", type=float, metavar="SECONDS")
     group.add_argument("--ws-ping-timeout", type=float, metavar="SECONDS")
     group.add_argument("--ws-per-message-deflate", action=argparse.BooleanOptionalAction, default=None)

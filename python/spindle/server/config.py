@@ -14,7 +14,7 @@ RANGES = {
     "port": (0, 65535), "fd": (0, COUNT), "backlog": (1, COUNT), "workers": (1, 1024), "wsgi_threads": (1, COUNT),
     "limit_concurrency": (0, COUNT), "limit_max_requests": (0, COUNT), "limit_max_requests_jitter": (0, COUNT),
     "limit_connections": (0, COUNT), "http2_max_concurrent_streams": (1, COUNT), "limit_header_size": (0, COUNT), "limit_header_fields": (0, COUNT),
-    "limit_request_line": (0, COUNT), "limit_body_size": (0, SIZE), "limit_memory": (1, COUNT), "ws_max_size": (0, SIZE), "ssl_cert_reqs": (0, 2),
+    "limit_request_line": (0, COUNT), "limit_body_size": (0, SIZE), "limit_memory": (1, COUNT), "ws_max_size": (0, SIZE), "ws_max_queue": (0, COUNT), "ssl_cert_reqs": (0, 2),
     "timeout_worker_healthcheck": (0.1, FOREVER), "reload_delay": (0, FOREVER),
     **dict.fromkeys(("timeout_keep_alive", "timeout_header", "timeout_body", "timeout_write", "timeout_graceful_shutdown",
                      "ws_ping_interval", "ws_ping_timeout"), (0, FOREVER)),
@@ -25,6 +25,12 @@ CHOICES = {
     "lifespan": ("auto", "on", "off"),
     "log_level": ("critical", "error", "warning", "info", "debug", "trace"),
     "access_log_format": ("common", "combined", "json"),
+}
+# Protocols by their numbers in the module ssl, which is not imported for them.
+TLS_VERSIONS = (17, 2, 5)  # PROTOCOL_TLS_SERVER, PROTOCOL_TLS, PROTOCOL_TLSv1_2
+REFUSED_TLS = {
+    0: "SSL 2 is not served", 1: "SSL 3 is not served", 3: "TLS 1.0 is not served, it is not secure", 4: "TLS 1.1 is not served, it is not secure",
+    16: "PROTOCOL_TLS_CLIENT is for clients",
 }
 
 
@@ -95,7 +101,11 @@ class Config:
     ssl_ca_certs: str | None = None  #: the authorities of clients' certificates
     ssl_cert_reqs: int | None = None  #: 0 for no certificates of clients, 1 for optional, 2 for required ones, the default with ssl_ca_certs
 
+    ssl_version: int | None = None  #: ssl.PROTOCOL_TLS_SERVER for TLS 1.2 and later, the default, or ssl.PROTOCOL_TLSv1_2 for that alone
+    ssl_ciphers: str | None = None  #: of TLS 1.2, as OpenSSL lists them: "ECDHE+AESGCM:!AES256", for example
+
     ws_max_size: int = 16 * 1024 * 1024
+    ws_max_queue: int | None = None  #: messages that wait for the app before the client is not read any more; 64 KB in any case
     ws_ping_interval: float = 20
     ws_ping_timeout: float = 20
     ws_per_message_deflate: bool = True
@@ -117,10 +127,14 @@ class Config:
             raise ValueError(f"spindle: log_config: there is no file {self.log_config}")
         if self.supervised and isinstance(self.log_config, dict):
             raise ValueError("spindle: log_config must be a file if there are worker processes, which cannot be given a dict")
-        if self.ssl_certfile is None and any(v is not None for v in (self.ssl_keyfile, self.ssl_keyfile_password, self.ssl_ca_certs)):
+        if self.ssl_certfile is None and any(v is not None for v in (
+                self.ssl_keyfile, self.ssl_keyfile_password, self.ssl_ca_certs, self.ssl_version, self.ssl_ciphers)):
             raise ValueError("spindle: TLS needs a certificate: ssl_certfile")
         if self.ssl_cert_reqs and self.ssl_ca_certs is None:
             raise ValueError("spindle: ssl_cert_reqs needs the authorities of clients' certificates: ssl_ca_certs")
+        if self.ssl_version not in (None, *TLS_VERSIONS):
+            raise ValueError(f"spindle: ssl_version {self.ssl_version}: {REFUSED_TLS.get(self.ssl_version, 'not a protocol of the module ssl')}; "
+                             "17 is for TLS 1.2 and later, 5 for TLS 1.2 alone")
         for name in ("metrics", "health", "ready"):
             path = getattr(self, name)
             if path and not path.startswith("/"):
@@ -152,7 +166,7 @@ class Config:
                 raise ValueError(f"spindle: {name} must be from {least:g} to {greatest:.0f}, not {value}")
         if name in CHOICES and value not in CHOICES[name]:
             raise ValueError(f"spindle: {name} must be one of {', '.join(CHOICES[name])}, not {value!r}")
-        if name in ("uds", "ssl_certfile", "ssl_keyfile", "ssl_keyfile_password", "ssl_ca_certs") and not value:
+        if name in ("uds", "ssl_certfile", "ssl_keyfile", "ssl_keyfile_password", "ssl_ca_certs", "ssl_ciphers") and not value:
             raise ValueError(f"spindle: {name} must not be empty")
         if isinstance(value, str) and ("\0" in value or name in ("host", "root_path") and not _is_unicode(value)):
             raise ValueError(f"spindle: {name} cannot be {value!r}")
@@ -200,6 +214,8 @@ class Config:
             "key_password": self.ssl_keyfile_password or "",
             "ca_file": self.ssl_ca_certs or "",
             "cert_reqs": ("none", "optional", "required")[2 if self.ssl_cert_reqs is None else self.ssl_cert_reqs],
+            "only_tls12": self.ssl_version == 5,
+            "ciphers": self.ssl_ciphers or "",
             "header_timeout": time(self.timeout_header),
             "body_timeout": time(self.timeout_body),
             "idle_timeout": time(self.timeout_keep_alive),
@@ -212,6 +228,7 @@ class Config:
             "max_connections": self.limit_connections or 0,
             "access_log": self.access_log_format if self.access_log else "",
             "ws_max_size": self.ws_max_size,
+            "ws_max_queue": self.ws_max_queue or 0,
             "ws_ping_interval": self.ws_ping_interval or 0,
             "ws_ping_timeout": self.ws_ping_timeout or 0,
             "ws_compress": self.ws_per_message_deflate,

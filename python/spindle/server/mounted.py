@@ -32,7 +32,8 @@ def main():
     control = Control()
     config = read_config(control.arguments(sys.argv[1:]), os.environ)
     # The environment and pyproject.toml may have options for a server of its own.
-    config.fd = config.ssl_certfile = config.ssl_keyfile = config.ssl_keyfile_password = config.ssl_ca_certs = config.ssl_cert_reqs = None
+    config.fd = config.ssl_certfile = config.ssl_keyfile = config.ssl_keyfile_password = None
+    config.ssl_ca_certs = config.ssl_cert_reqs = config.ssl_version = config.ssl_ciphers = None
     config.http = "1"  # which Go speaks with its workers
     config.drain_idle = 0.0  # Go sends no more requests before it stops the worker
     set_up_logging(config.log_level)

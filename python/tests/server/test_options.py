@@ -39,6 +39,8 @@ WRONG = {
     "ssl_keyfile_password": ["", "x"],
     "ssl_ca_certs": ["", "ca.pem"],
     "ssl_cert_reqs": ["3", "1"],
+    "ssl_version": ["17", "3", "4", "16", "99"],  # 17 needs a certificate
+    "ssl_ciphers": ["", "ECDHE+AESGCM"],
     "forwarded_allow_ips": [],
     "headers": ["x", "x y: z", ": z", "x: a\nb", "x: \u20ac", "Content-Length: 1"],
     "static": ["x", "/a", "a=.", "/a=missing", "/a=file", "=."],

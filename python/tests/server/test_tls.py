@@ -9,6 +9,7 @@ import textwrap
 
 import pytest
 from spindle.server import Config
+from spindle.server.config import REFUSED_TLS, TLS_VERSIONS
 from spindle.server.serving import Server, StartError
 
 from .conftest import LIMIT, Client
@@ -106,3 +107,70 @@ def test_certificate_of_another_authority(serve, certificate, tmp_path):
                    ssl_ca_certs=str(certificate / "cert.pem"), ssl_cert_reqs=1)
     with pytest.raises((OSError, EOFError)):
         get(server.port, certificate, (tmp_path / "cert.pem", tmp_path / "key.pem"))
+
+
+def negotiated(port, certificate, highest=None, ciphers=None):
+    """Return the version and the cipher of a connection."""
+    context = ssl.create_default_context(cafile=certificate / "cert.pem")
+    context.check_hostname = False
+    if highest is not None:
+        context.maximum_version = highest
+    if ciphers is not None:
+        context.set_ciphers(ciphers)
+    with context.wrap_socket(socket.create_connection(("127.0.0.1", port), LIMIT)) as sock:
+        return sock.version(), sock.cipher()[0]
+
+
+@pytest.mark.parametrize("version, highest", [(None, "TLSv1.3"), (17, "TLSv1.3"), (2, "TLSv1.3"), (5, "TLSv1.2")])
+def test_versions(serve, certificate, version, highest):
+    server = serve(app, ssl_certfile=str(certificate / "cert.pem"), ssl_keyfile=str(certificate / "key.pem"), ssl_version=version)
+    assert negotiated(server.port, certificate)[0] == highest
+    assert negotiated(server.port, certificate, ssl.TLSVersion.TLSv1_2)[0] == "TLSv1.2"
+
+
+def test_versions_have_the_numbers_of_ssl(certificate):
+    assert (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS, ssl.PROTOCOL_TLSv1_2) == TLS_VERSIONS
+    for version in (ssl.PROTOCOL_TLSv1, ssl.PROTOCOL_TLSv1_1, ssl.PROTOCOL_TLS_CLIENT):
+        with pytest.raises(ValueError, match=REFUSED_TLS[version]):
+            Config(ssl_certfile=str(certificate / "cert.pem"), ssl_version=version)
+    with pytest.raises(ValueError, match="not a protocol"):
+        Config(ssl_certfile=str(certificate / "cert.pem"), ssl_version=99)
+
+
+@pytest.mark.parametrize("list, cipher", [
+    ("ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384"),
+    ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
+    ("ECDHE+CHACHA20", "ECDHE-RSA-CHACHA20-POLY1305"),
+    ("ECDHE+AESGCM:!AES256", "ECDHE-RSA-AES128-GCM-SHA256"),
+    ("HIGH:!aNULL:!MD5:!AES:!3DES", "ECDHE-RSA-CHACHA20-POLY1305"),
+])
+def test_ciphers(serve, certificate, list, cipher):
+    server = serve(app, ssl_certfile=str(certificate / "cert.pem"), ssl_keyfile=str(certificate / "key.pem"), ssl_ciphers=list)
+    assert negotiated(server.port, certificate, ssl.TLSVersion.TLSv1_2) == ("TLSv1.2", cipher)
+    assert negotiated(server.port, certificate)[0] == "TLSv1.3"  # which has ciphers of its own
+    refused = ":".join({"ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-RSA-CHACHA20-POLY1305"} - {cipher})
+    with pytest.raises(ssl.SSLError):
+        negotiated(server.port, certificate, ssl.TLSVersion.TLSv1_2, refused)
+
+
+@pytest.mark.parametrize("list, message", [
+    ("nonsense", "no ciphers for \"nonsense\"; there are ECDHE-"),
+    ("AES128-GCM-SHA256", "no ciphers for \"AES128-GCM-SHA256\""),  # its keys come from RSA
+    ("TLSv1", "no ciphers for \"TLSv1\""),
+    ("ECDHE+AESGCM:@STRENGTH", "no ciphers for \"@STRENGTH\""),
+    ("TLS_AES_128_GCM_SHA256", "is of TLS 1.3"),
+    ("ECDHE+AESGCM:!AES", "leaves no cipher"),
+    (":", "leaves no cipher"),
+    ("!RC4", "leaves no cipher"),
+    ("ECDHE-RSA-AES128-SHA", "HTTP/2 forbids"),
+])
+def test_ciphers_that_go_does_not_have(certificate, list, message):
+    config = Config(app=app, port=0, lifespan="off", ssl_certfile=str(certificate / "cert.pem"), ssl_keyfile=str(certificate / "key.pem"), ssl_ciphers=list)
+    with pytest.raises(StartError, match=message):
+        Server(config).run()
+
+
+def test_ciphers_that_only_http1_allows(serve, certificate):
+    server = serve(app, ssl_certfile=str(certificate / "cert.pem"), ssl_keyfile=str(certificate / "key.pem"), ssl_ciphers="ECDHE+AES128+SHA", http="1")
+    found = negotiated(server.port, certificate, ssl.TLSVersion.TLSv1_2, "ECDHE-RSA-AES128-SHA:ECDHE-RSA-AES256-SHA")
+    assert found == ("TLSv1.2", "ECDHE-RSA-AES128-SHA")
