@@ -3,6 +3,7 @@
     python python/bench/soak.py --seconds 600
     python python/bench/soak.py --seconds 60 --app wsgi
     python python/bench/soak.py --seconds 60 --server uvicorn --kinds download,slow,half,abort
+    python python/bench/soak.py --seconds 60 --apart
     SOAK_SWITCH_INTERVAL=0.0005 python python/bench/soak.py --seconds 60
 
 Normal clients measure alone first. Then others join them that leave at random, read slowly, stop in the middle
@@ -14,7 +15,8 @@ A line for each verdict: no request of a normal client was lost; none waited for
 --patience seconds; memory and descriptors are as at the start; the p99 of normal clients is at most twice that of
 the time when they were alone. The exit code is 1 if a verdict is bad.
 
-uvicorn gives the figures a measure. It has no reload with workers, so they stay. It never learns that the client of an endless
+With --apart the bad clients use a server of their own. The p99 is then the share of the machine, on which all compete for the same cores.
+uvicorn gives the figures another measure. It has no reload with workers, so they stay. It never learns that the client of an endless
 stream is gone, so leave the kind "stream" out for both. SOAK_SWITCH_INTERVAL is the time after which a thread of Python has to
 give up the GIL: a request that uses a thread waits for the GIL twice.
 """
@@ -227,7 +229,7 @@ async def replace(server, until):
 async def phase(name, server, seconds, options, replaced):
     """Return the times of normal clients with bad ones beside them, what was lost, and what the processes hold afterwards."""
     until = time.monotonic() + seconds
-    work = [normal(server.address, seconds), *(misbehave(server.address, until, options.pause, options.kinds) for _ in range(options.bad))]
+    work = [normal(server.address, seconds), *(misbehave(options.target, until, options.pause, options.kinds) for _ in range(options.bad))]
     if replaced:
         work.append(replace(server, until - min(10, seconds / 4)))
     (times, lost), *others = await asyncio.gather(*work)
@@ -262,9 +264,13 @@ async def main(options):
     server = Server(options.server, options.app)
     with tempfile.TemporaryDirectory() as watched:
         await server.start(watched)
+        other = Server(options.server, options.app) if options.apart else None
+        if other:
+            await other.start(watched)
+        options.target = (other or server).address
         try:
             # The bad clients warm up what every process needs once: threads, buffers, modules.
-            await asyncio.gather(*(misbehave(server.address, time.monotonic() + 3, 0.1, options.kinds) for _ in range(options.bad)))
+            await asyncio.gather(*(misbehave(options.target, time.monotonic() + 3, 0.1, options.kinds) for _ in range(options.bad)))
             quiet, lost_alone = await normal(server.address, max(3, min(20, options.seconds / 10)))
             print(f"alone: {len(quiet)} requests, p99 {p99(quiet):.1f} ms, lost {len(lost_alone)}", flush=True)
             before = server.held()
@@ -275,7 +281,8 @@ async def main(options):
             if options.server == "spindle":
                 more, lost_more, replaced = await phase("workers change", server, half, options, True)
         finally:
-            await server.stop()
+            for each in filter(None, (server, other)):
+                await each.stop()
     print("errors in the log:", len(server.errors), *server.errors[:3])
     good = verdicts(quiet, times + more, lost_alone + lost + lost_more, before, stayed, replaced, options.patience)
     return 0 if verdict(not server.errors, f"errors in the log: {len(server.errors)}") and good else 1
@@ -288,6 +295,7 @@ if __name__ == "__main__":
     arguments.add_argument("--bad", type=int, default=40, help="bad clients at a time")
     arguments.add_argument("--pause", type=float, default=1, help="seconds that a bad client rests, on average")
     arguments.add_argument("--patience", type=float, default=5, help="seconds that a request of a normal client may take")
+    arguments.add_argument("--apart", action="store_true", help="bad clients use a server of their own")
     arguments.add_argument("--server", choices=["spindle", "uvicorn"], default="spindle")
     arguments.add_argument("--kinds", type=lambda text: text.split(","), default=KINDS, help="of bad clients: " + ",".join(KINDS))
     arguments.add_argument("--normal", help=argparse.SUPPRESS)
