@@ -189,6 +189,9 @@ func call(p *simkernel.Process, c *Call, a *Answer) (n int, err error) {
 		return 0, p.CloseFD(c.FD)
 	case 15:
 		return 0, Watch(p, c.FD, kernel.Interest(c.A))
+	case 16:
+		ready, err := p.Readiness(c.FD, kernel.Interest(c.A))
+		return int(ready), err
 	}
 	return 0, syscall.ENOSYS
 }

@@ -73,6 +73,15 @@ func (p *Process) Park(timeout time.Duration) {
 // Rouse makes a stepped process that waits run.
 func (p *Process) Rouse() { p.makeRunnable() }
 
+// Readiness returns what a descriptor is ready for now, as poll(2) with no timeout does.
+func (p *Process) Readiness(fd int, want kernel.Interest) (kernel.Ready, error) {
+	f, err := p.file(fd)
+	if err != nil {
+		return 0, err
+	}
+	return f.object.readiness().ready(want), nil
+}
+
 // Exit ends a stepped process and closes its descriptors.
 func (p *Process) Exit() {
 	if p.w.current.Load() == p {

@@ -2,8 +2,11 @@
 
     pip install simloop==0.2.2        (Python 3.12 and later)
     python python/bench/worlds.py
+    python python/bench/worlds.py --processes 2
 
-The program is an echo server and three clients of ten lines each.
+The program is an echo server and three clients of ten lines each. With --processes the time of the same
+seeds in one process and in several is compared, and in as many independent commands, which
+is what the machine can give.
 """
 
 import argparse
@@ -68,15 +71,39 @@ def run(library, seeds):
     print(60 * seeds / (time.process_time() - before))
 
 
+def seconds(commands):
+    """Run commands of python -m spindle.sim at the same time, and return how long they take."""
+    began = time.perf_counter()
+    running = [subprocess.Popen([sys.executable, "-m", "spindle.sim", "worlds:world", *map(str, command)], stdout=subprocess.DEVNULL,
+                                cwd=os.path.dirname(os.path.abspath(__file__)), env={**os.environ, "PYTHONHASHSEED": "0"})
+               for command in commands]
+    assert all(process.wait() == 0 for process in running)
+    return time.perf_counter() - began
+
+
+def compare_processes(rounds, seeds, processes):
+    """Print how much faster several processes are than one."""
+    each = seeds // processes
+    for _ in range(rounds):
+        one = seconds([("--seeds", seeds)])
+        several = seconds([("--seeds", seeds, "--processes", processes)])
+        apart = seconds([("--seeds", each, "--first", each * n) for n in range(processes)])
+        print(f"{seeds:,} seeds: one process {one:.1f} s; --processes {processes} {several:.1f} s, {one / several:.2f} times as fast; "
+              f"{processes} commands of {each:,} seeds {apart:.1f} s, {one / apart:.2f} times", flush=True)
+
+
 def main():
     """Compare, or be one of the processes of a comparison."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=1500)
+    parser.add_argument("--processes", type=int)
     parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
         return run(options.run, options.seeds)
+    if options.processes:
+        return compare_processes(options.rounds, options.seeds, options.processes)
     figures = {"spindle": [], "simloop": []}
     for _ in range(options.rounds):
         for library, all_of_it in figures.items():

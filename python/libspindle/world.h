@@ -44,6 +44,7 @@ typedef struct {
 #define SPINDLE_CALL_OPTION 13 // a: option
 #define SPINDLE_CALL_CLOSE 14
 #define SPINDLE_CALL_WATCH 15 // a: interest
+#define SPINDLE_CALL_READY 16 // a: interest; returns what is ready
 
 // A call of a process.
 typedef struct {

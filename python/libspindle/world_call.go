@@ -88,6 +88,9 @@ func perform(p *simkernel.Process, call *C.SpindleCall) (n int, err error) {
 		return 0, p.SetOption(fd, kernel.Option(a), b)
 	case C.SPINDLE_CALL_CLOSE:
 		return 0, p.CloseFD(fd)
+	case C.SPINDLE_CALL_READY:
+		ready, err := p.Readiness(fd, kernel.Interest(a))
+		return int(ready), err
 	}
 	return 0, syscall.ENOSYS
 }

@@ -362,7 +362,9 @@ static PyObject *step_once(World *w) {
     }
     Loop *l = (Loop *)loop;
     w->process = process;
+    world_steps = true;
     int r = run_step(w, l, n);
+    world_steps = false;
     w->process = -1;
     w->step.wait_ns = l->id < 0 ? -1 : until_next(l);
     Py_DECREF(loop);

@@ -62,6 +62,12 @@ PyObject *world_enter(PyObject *module, PyObject *args);
 PyObject *world_leave(PyObject *module, PyObject *ignored);
 PyObject *world_clock(PyObject *module, PyObject *args);
 extern __thread bool world_runs; // in this thread
+extern __thread bool world_steps; // a program of a host runs in this thread
+
+// world_wait.c: waits for the real system, which are errors in a world.
+void *world_wait(const char *name);            // what replaces a function of libc, or NULL
+void world_blocked_by(PyObject *exception);    // the type that they raise
+void world_raise_later(void);                  // raises it when the call of the system has returned
 
 // world_task.c
 PyObject *world_task_type(void);      // a new reference

@@ -8,18 +8,16 @@
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
-#include <semaphore.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
-__thread bool world_runs;
+__thread bool world_runs, world_steps;
 static __thread int64_t mono, wall; // nanoseconds
 static __thread uint64_t random_state;
 static __thread unsigned long reads; // of clocks, since they were set
-static PyObject *slept; // the exception of a program that blocks its thread
 
 #define MOST_READS 20000000 // at one time: the program waits for the clock in a loop
 
@@ -29,20 +27,13 @@ void world_set_clock(int64_t mono_ns, int64_t wall_ns) {
     reads = 0;
 }
 
-// raise_later raises the exception of a blocked thread when its system call has returned.
-static void raise_later(void) {
-    PyGILState_STATE state = PyGILState_Ensure();
-    PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), slept);
-    PyGILState_Release(state);
-}
-
 static struct timespec timespec_of(int64_t ns) {
     return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 }
 
 static int64_t now(bool of_day) {
     if (++reads == MOST_READS)
-        raise_later();
+        world_raise_later();
     return of_day ? wall : mono;
 }
 
@@ -70,40 +61,6 @@ static time_t sim_time(time_t *into) {
     if (into)
         *into = t;
     return t;
-}
-
-static int sim_clock_nanosleep(clockid_t id, int flags, const struct timespec *time, struct timespec *left) {
-    if (!world_runs)
-        return clock_nanosleep(id, flags, time, left);
-    raise_later();
-    return 0;
-}
-
-static int sim_nanosleep(const struct timespec *time, struct timespec *left) {
-    if (!world_runs)
-        return nanosleep(time, left);
-    raise_later();
-    return 0;
-}
-
-// Locks and events of package threading wait by these, if they have a time-out. The time would never come.
-static int sim_sem_timedwait(sem_t *semaphore, const struct timespec *until) {
-    if (!world_runs)
-        return sem_timedwait(semaphore, until);
-    if (sem_trywait(semaphore) == 0)
-        return 0;
-    raise_later();
-    errno = ETIMEDOUT;
-    return -1;
-}
-
-static int sim_sem_clockwait(sem_t *semaphore, clockid_t id, const struct timespec *until) {
-    static int (*own)(sem_t *, clockid_t, const struct timespec *); // an old libc does not have it
-    if (world_runs)
-        return sim_sem_timedwait(semaphore, until);
-    if (!own)
-        own = (int (*)(sem_t *, clockid_t, const struct timespec *))dlsym(RTLD_DEFAULT, "sem_clockwait");
-    return own(semaphore, id, until);
 }
 
 // next_random is SplitMix64.
@@ -140,10 +97,6 @@ static const struct {
     {"clock_gettime", sim_clock_gettime},
     {"gettimeofday", sim_gettimeofday},
     {"time", sim_time},
-    {"clock_nanosleep", sim_clock_nanosleep},
-    {"nanosleep", sim_nanosleep},
-    {"sem_timedwait", sim_sem_timedwait},
-    {"sem_clockwait", sim_sem_clockwait},
     {"getrandom", sim_getrandom},
     {"getentropy", sim_getentropy},
 };
@@ -197,15 +150,18 @@ static void replace_in(Object *o, const ElfW(Rela) *r) {
     if (!IS_ADDRESS(ELF64_R_TYPE(r->r_info)))
         return;
     const char *name = o->names + o->symbols[ELF64_R_SYM(r->r_info)].st_name;
-    for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++)
+    void *by = NULL;
+    for (size_t i = 0; !by && i < sizeof replaced / sizeof *replaced; i++)
         if (strcmp(name, replaced[i].name) == 0)
-            put(o, (void **)(o->base + r->r_offset), replaced[i].by);
+            by = replaced[i].by;
+    if (by || (by = world_wait(name)))
+        put(o, (void **)(o->base + r->r_offset), by);
 }
 
 // keeps_libc reports whether an object is to have libc's functions: libc itself, Go, which must not
-// stop, and this module.
+// stop, this module, and readline, by which a debugger waits for the keyboard.
 static bool keeps_libc(struct dl_phdr_info *info) {
-    static const char *const names[] = {"/libc.so", "/libc-", "/ld-linux", "/libpthread", "linux-vdso", "libspindle.so"};
+    static const char *const names[] = {"/libc.so", "/libc-", "/ld-linux", "/libpthread", "linux-vdso", "libspindle.so", "readline"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strstr(info->dlpi_name, names[i]))
             return true;
@@ -305,8 +261,7 @@ PyObject *world_enter(PyObject *Py_UNUSED(module), PyObject *args) {
         PyErr_SetString(PyExc_RuntimeError, "spindle.sim: a world runs in this thread already");
         return NULL;
     }
-    Py_INCREF(exception);
-    Py_XSETREF(slept, exception);
+    world_blocked_by(exception);
     replace();
     random_state = seed;
     world_set_numbers(tasks);

@@ -133,13 +133,18 @@ def _neighbours(world, failure):
     """Yield runs that are near to a failure: without one of its faults, with one less of an amount, with other seeds."""
     faults, amounts = world._fault_parts(), world._amount_parts()
     for part in faults[:_TRIED_PARTS]:
-        yield f"without fault {part}", failure.seed, [p for p in faults if p != part] + amounts
+        yield f"without {_fault(world, part)}", failure.seed, [p for p in faults if p != part] + amounts
     for name, value in world._amounts.items():
         if value > 1:
             less = f"{name}={value - 1}"
             yield f"with {less}", failure.seed, faults + [less] + [p for p in amounts if not p.startswith(name + "=")]
     for seed in range(failure.seed + 1, failure.seed + 1 + _TRIED_SEEDS):
         yield f"seed {seed}", seed, failure.parts
+
+
+def _fault(world, part):
+    """Return a fault in words."""
+    return f"“{world._script[int(part)].what}” at {world._script[int(part)].at:.3f} s" if part.isdigit() else part
 
 
 def _smallest(setup, seed, outcome):

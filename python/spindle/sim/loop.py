@@ -8,7 +8,7 @@ from .. import _core
 from ..loop import Loop, _Watches
 from . import sock as simulated
 from .errors import NotSimulated, users_line
-from .system import STOP_SIGNALS
+from .refuse import STOP_SIGNALS
 
 
 def _refuse(what, instead):
@@ -18,8 +18,9 @@ def _refuse(what, instead):
     return method
 
 
-def _task(loop, coroutine, **options):
-    return _core.WorldTask(coroutine, loop=loop, **options)  # sets of them have an order that follows the seed
+def _task(loop, coroutine, name=None, **options):
+    """Make a task. Sets of them have an order that follows the seed, and names are counted in each world."""
+    return _core.WorldTask(coroutine, loop=loop, name=name or loop._host.world._name_of_task(), **options)
 
 
 class WorldLoop(Loop):

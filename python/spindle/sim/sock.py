@@ -7,12 +7,13 @@ import socket as real
 
 from .current import current
 from .errors import NotSimulated, users_line
+from .refuse import refusal
 
 RealSocket = real.socket
 
 # The calls of libspindle/world.h.
 (SOCKET, BIND, LISTEN, ACCEPT, CONNECT, RECV, SEND, RECVFROM, SENDTO, SHUTDOWN, LOCAL, PEER, SETOPTION, OPTION, CLOSE,
- WATCH) = range(16)
+ WATCH, READY) = range(17)
 
 _FAMILIES = {real.AF_INET: 1, real.AF_INET6: 2, real.AF_UNIX: 3}
 _TYPES = {real.SOCK_STREAM: 1, real.SOCK_DGRAM: 2}
@@ -28,6 +29,14 @@ _OPTIONS = {
     (real.SOL_SOCKET, real.SO_ERROR): 10,
 }
 _AGAIN = (-errno.EAGAIN, -errno.EINPROGRESS, -errno.EALREADY)
+
+
+_FLAGS = real.MSG_DONTWAIT | real.MSG_NOSIGNAL  # that change nothing for a non-blocking socket
+
+
+def _check(flags):
+    if flags & ~_FLAGS:
+        raise refusal(f"the flags {flags:#x} of a socket's call", "a world does not have them, MSG_PEEK included")
 
 
 def _error(number):
@@ -58,7 +67,7 @@ class Socket(RealSocket):
         if fileno is not None:
             self._fd = fileno
         elif self._family not in _FAMILIES or self._kind not in _TYPES:
-            raise NotSimulated(f"a world has no sockets of {self._family!r} and {self._kind!r}, at {users_line()}")
+            raise refusal(f"a socket of {self._family!r} and {self._kind!r}", "a world has TCP, UDP and Unix sockets")
         else:
             self._fd = self._call(SOCKET, _FAMILIES[self._family], _TYPES[self._kind])
 
@@ -66,7 +75,7 @@ class Socket(RealSocket):
         r = self._core.call(self._process, op, self._fd, a, b, address, data)
         if r.__class__ is int and r < 0:
             if r in _AGAIN and self._timeout != 0:
-                raise NotSimulated(f"a call of a socket would block its host, at {users_line()}; use asyncio's functions")
+                raise refusal("a blocking call of a socket", "use asyncio's functions")
             raise _error(r)
         return r
 
@@ -176,25 +185,29 @@ class Socket(RealSocket):
     # Data.
 
     def recv(self, bufsize, flags=0):
+        _check(flags)
         return self._call(RECV, bufsize)
 
     def recv_into(self, buffer, nbytes=0, flags=0):
+        _check(flags)
         view = memoryview(buffer).cast("B")
         data = self._call(RECV, nbytes or len(view))
         view[: len(data)] = data
         return len(data)
 
     def recvfrom(self, bufsize, flags=0):
+        _check(flags)
         data, address = self._call(RECVFROM, bufsize)
         return data, self._address_out(address)
 
     def recvfrom_into(self, buffer, nbytes=0, flags=0):
         view = memoryview(buffer).cast("B")
-        data, address = self.recvfrom(nbytes or len(view))
+        data, address = self.recvfrom(nbytes or len(view), flags)
         view[: len(data)] = data
         return len(data), address
 
     def send(self, data, flags=0):
+        _check(flags)
         return self._call(SEND, 0, 0, None, data)
 
     def sendall(self, data, flags=0):
@@ -211,7 +224,7 @@ class Socket(RealSocket):
         return self.send(data) if address is None else self.sendto(data, address)
 
     def recvmsg(self, bufsize, ancbufsize=0, flags=0):
-        data, address = self.recvfrom(bufsize)
+        data, address = self.recvfrom(bufsize, flags)
         return data, [], 0, address
 
     # The end.
@@ -227,7 +240,7 @@ class Socket(RealSocket):
         return fd
 
     def dup(self):
-        raise NotSimulated(f"a socket of a world cannot be duplicated, at {users_line()}")
+        raise refusal("a duplicate of a socket", "a socket of a world has one descriptor: pass the object")
 
     def __del__(self):
         if getattr(self, "_fd", -1) >= 0:
@@ -336,6 +349,6 @@ def getfqdn(name=""):
 
 @_of_the_world
 def socketpair(*args, **kwargs):
-    raise NotSimulated(f"a world has no socketpair, at {users_line()}; connect to a server on the same host")
+    raise refusal("socket.socketpair", "a world has none: connect to a server on the same host")
 
 

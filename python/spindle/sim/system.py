@@ -3,87 +3,24 @@
 Clocks and os.urandom are replaced in C, below Python; see docs/design/029-python-worlds.md.
 """
 
-import _thread
 import asyncio
 import contextvars
 import gc
 import os
 import random
-import signal
+import select
 import socket
 import sys
 import threading
-import time
 import uuid
 import warnings
 import weakref
 
 from .. import _core
+from . import poll, refuse
 from . import sock as simulated
 from .current import current
-from .errors import Blocked, NotSimulated, SimError, users_line
-
-_INSTEAD = {
-    "socket": "use asyncio's functions, or socket.socket under this name",
-    "subprocess": "start a program on another host instead",
-    "os": "start a program on another host instead",
-    "_thread": "use tasks or asyncio.to_thread, which runs in the world",
-    "os.kill": "a world has no signals: crash the host, or cancel the task",
-    "open": "a world has no files to write to: a crash would not lose them; keep the data in memory",
-    "sqlite3": "a world has no files to write to: use ':memory:'",
-}
-_CHANGES = {"os.mkdir", "os.rmdir", "os.remove", "os.rename", "os.link", "os.symlink", "os.truncate"}  # of files
-
-
-def _refuse(event, args):
-    """Called by the audit hook in C, for a use of the real system on the thread of a world."""
-    world = current.world
-    if world is None or world._closing_down:
-        return
-    if event == "open":
-        mode, flags = (args[1], args[2]) if len(args) > 2 else (None, 0)
-        writes = any(c in mode for c in "wax+") if isinstance(mode, str) else bool(flags & (os.O_WRONLY | os.O_RDWR))
-        if not writes or args[0] in ("/dev/null", os.devnull):
-            return
-    if event == "sqlite3.connect/handle" or event == "sqlite3.connect" and args[0] == ":memory:":
-        return
-    if current.process() < 0:
-        return  # a check or a callback of the test itself
-    kind = "open" if event in _CHANGES else event.split(".")[0]
-    what = {"socket": "a real socket", "_thread": "a thread", "subprocess": "a subprocess",
-            "sqlite3": "a database in a file"}.get(kind, event)
-    if kind == "open":
-        what = f"changing the file {args[0]!r}" if event in _CHANGES else f"opening the file {args[0]!r} for writing"
-    instead = _INSTEAD.get(event) or _INSTEAD.get(kind, "a world does not have it")
-    raise world._refused(NotSimulated(f"{what} ({event}) on host {current.host_name()!r}, at {users_line()}; {instead}"))
-
-
-def _refuse_here(original, what, instead):
-    """Return a function that raises on the thread of the world, and is the original in others."""
-
-    def refuse(*args, **kwargs):
-        if current.is_elsewhere():
-            return original(*args, **kwargs)
-        kind = Blocked if original is _SLEEP else NotSimulated
-        raise current.world._refused(kind(f"{what} on host {current.host_name()!r}, at {users_line()}; {instead}"))
-
-    return refuse
-
-
-_SLEEP = time.sleep
-_no_thread = _refuse_here(_thread.start_new_thread, "a thread", _INSTEAD["_thread"])
-
-
-#: Signals that ask a program to stop. Servers install handlers for them; in a world they never come.
-STOP_SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
-_SIGNAL = signal.signal
-_no_signal = _refuse_here(_SIGNAL, "a signal handler", "a world has no signals")
-
-
-def _signal(number, handler):
-    if number in STOP_SIGNALS and not current.is_elsewhere():
-        return signal.SIG_DFL  # no effect: the world has no signals
-    return _no_signal(number, handler)
+from .errors import SimError
 
 
 def _simulate_threads_of_anyio():
@@ -109,9 +46,8 @@ def _refuse_grpc():
         def begin(self, *args, **kwargs):
             if current.world is None or current.is_elsewhere():
                 return original(self, *args, **kwargs)
-            raise current.world._refused(NotSimulated(
-                f"grpc.aio does its input and output outside of the world, in threads of its own, on host {current.host_name()!r}, "
-                f"at {users_line()}; call the servicer directly, or over another protocol"))
+            raise refuse.refusal("grpc.aio does its input and output outside of the world, in threads of its own,",
+                                 "call the servicer directly, or over another protocol")
 
         return begin
 
@@ -139,15 +75,13 @@ def _change_libraries():
         _LIBRARIES.pop(name)()
 
 
-class _Slept(Blocked):
-    """Raised by C, when a program has slept below Python's functions."""
+_GETPID = os.getpid
 
-    def __init__(self):
-        super().__init__(
-            f"host {current.host_name()!r} has blocked its thread, near {users_line()}: it slept, waited for a lock with a time-out, or "
-            "waited for the clock in a loop; no time passes while a program runs: use asyncio.sleep")
-        if current.world is not None:
-            current.world._refused(self)
+
+def _getpid():
+    """os.getpid of a simulated host: the number of its process in the world."""
+    process = -1 if current.is_elsewhere() else current.process()
+    return _GETPID() if process < 0 else 1000 + process
 
 
 def _warn_unawaited(coro):
@@ -164,22 +98,26 @@ _PATCHES = [
     (socket, "getfqdn", simulated.getfqdn),
     (socket, "getnameinfo", simulated.getnameinfo),
     (socket, "socketpair", simulated.socketpair),
-    (time, "sleep", _refuse_here(_SLEEP, "time.sleep", "it would stop every task of the world: use asyncio.sleep")),
-    (signal, "signal", _signal),
-    (signal, "set_wakeup_fd", _refuse_here(signal.set_wakeup_fd, "a signal handler", "a world has no signals")),
-    *((signal, name, _refuse_here(getattr(signal, name), f"signal.{name}", "a world has no signals"))
-      for name in ("alarm", "setitimer", "raise_signal", "pthread_kill")),
+    (select, "select", refuse.unless_elsewhere(select.select, poll.select)),
+    (select, "poll", refuse.unless_elsewhere(select.poll, poll.Poll)),
     (uuid, "_generate_time_safe", None),  # of a C library, with a state of its own
     (uuid, "_last_timestamp", None),
     (uuid, "_node", 0x020000000001),  # the address of a network card
-    (_thread, "start_new_thread", _no_thread),  # Python 3.11 does not report threads to audit hooks
-    (threading, "_start_new_thread", _no_thread),
     (sys, "dont_write_bytecode", True),
     (warnings, "_warn_unawaited_coroutine", _warn_unawaited),
+    (os, "getpid", _getpid),
+    *refuse.REFUSED,
 ]
-if sys.version_info >= (3, 13):
-    _no_joinable = _refuse_here(_thread.start_joinable_thread, "a thread", _INSTEAD["_thread"])
-    _PATCHES += [(_thread, "start_joinable_thread", _no_joinable), (threading, "_start_joinable_thread", _no_joinable)]
+
+
+def _by_module(patches):
+    found = {}
+    for module, name, value in patches:
+        found.setdefault(module, {})[name] = value
+    return [(vars(module), values) for module, values in found.items()]
+
+
+_REPLACED = _by_module(_PATCHES)  # names of modules and their values in a world
 _installed = False
 
 
@@ -246,12 +184,14 @@ class System:
                 "the order of sets of strings differs in each process, so that a seed would not give the same run; "
                 "set PYTHONHASHSEED=0 in the environment of Python")
         if not _installed:
-            _core.world_refuse_by(_refuse)
+            _core.world_refuse_by(refuse.audited)
             _installed = True
         _change_libraries()
-        self._saved = [(module, name, getattr(module, name, None)) for module, name, _ in _PATCHES]
-        for module, name, value in _PATCHES:
-            setattr(module, name, value)
+        self._saved = [(names, {name: names.get(name) for name in values}) for names, values in _REPLACED]
+        self._saved.append((vars(sys), {"stdin": sys.stdin}))
+        for names, values in _REPLACED:
+            names.update(values)
+        sys.stdin = refuse.keyboard()
         self._outside = [(source, source.getstate()) for source in _sources.all()]
         for source, _ in self._outside:
             state = self._random.get(id(source))
@@ -263,7 +203,7 @@ class System:
         sys.set_asyncgen_hooks(firstiter=_first_iteration, finalizer=_finalizer)
         _collector.stop()
         current.world, current.thread = self._world, threading.get_ident()
-        _core.world_enter(*self._numbers, self._world._now_ns, self._world._wall_ns, _Slept)
+        _core.world_enter(*self._numbers, self._world._now_ns, self._world._wall_ns, refuse.Waited)
 
     def __exit__(self, *failure):
         self._numbers = _core.world_leave()
@@ -275,8 +215,8 @@ class System:
             self._random[id(source)] = source.getstate()
             source.setstate(state)
         self._outside = ()
-        for module, name, value in self._saved:
-            setattr(module, name, value)
+        for names, values in self._saved:
+            names.update(values)
 
 
 def _running():

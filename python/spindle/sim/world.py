@@ -43,6 +43,7 @@ class World:
             self._core.begin_ns = round(begin.timestamp()) * 10**9 - _BEGIN
         self._system = System(self)
         self._calls, self._tokens = {}, 0
+        self._named = 0  # tasks without a name of their own
         self._pending = 0  # programs of start that have not ended, crashed ones included
         self._failure = None
         self._checks = []
@@ -189,6 +190,9 @@ class World:
         with self._system:
             try:
                 self._steps(done)
+            except SystemExit as exc:
+                self._scene = self._trees()
+                raise self._noted(SimError(f"a program has called sys.exit({exc.code!r}); return from it instead")) from exc
             except Exception:
                 self._scene = self._trees()
                 raise
@@ -307,6 +311,10 @@ class World:
                 self._failure = exc
         if self._pending == 0 or self._failure is not None:
             self._core.stop()
+
+    def _name_of_task(self):
+        self._named += 1
+        return f"Task-{self._named}"
 
     def _refused(self, exc):
         if self._failure is None and not self._closing_down:
