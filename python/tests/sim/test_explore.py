@@ -93,7 +93,7 @@ def test_the_page_of_a_failure():
     text = page(retry_pays_twice, failure, "retry", "run it again")
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
     assert data["Title"] == f"retry, seed {failure.seed}" and data["Repeat"] == "run it again" and "was paid twice" in data["Ending"]
-    assert data["Nearest"].startswith("without fault") and data["Difference"]["Lines"]
+    assert data["Nearest"].startswith("without “") and data["Difference"]["Lines"]
     assert any("shop" in row["Task"] for row in data["Rows"] if row["Host"] == "client")
     assert any("“paid”" in sentence["Text"] for sentence in data["Story"])
     assert {row["Host"] for row in data["Rows"]} >= {"client", "server"}
