@@ -213,11 +213,20 @@ def call(name, /, *args, timeout=None):
         except (TimeoutError, concurrent.futures.CancelledError) as e:
             host.loop.call_soon_threadsafe(host.abandon, number)
             if isinstance(e, TimeoutError):
-                raise TimeoutError(f"spindle: {name} took longer than it may") from None
+                raise _late(name) from None
             raise
     finally:
         outer.nested.discard(future)
-    return result(kind, body)
+    try:
+        return result(kind, body)
+    except GoError as e:
+        if e.type == "context.deadlineExceededError" and due is not None and time.monotonic() >= due:
+            raise _late(name) from e  # Go has noticed it first
+        raise
+
+
+def _late(name):
+    return TimeoutError(f"spindle: {name} took longer than it may")
 
 
 async def async_call(name, /, *args):

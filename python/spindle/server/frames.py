@@ -16,9 +16,16 @@ WRITE = 64  # frames that are written at a time
 PIPE = 1 << 20  # the capacity of the pipes, if the system allows it
 
 
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _head(header):
+    return header if type(header) is bytes else _to_json(header).encode()
+
+
 def frame(header, body=b""):
     """Return a frame. Header is a dict, or JSON."""
-    head = header if type(header) is bytes else json.dumps(header, separators=(",", ":")).encode()
+    head = _head(header)
     return SIZES.pack(4 + len(head) + len(body), len(head)) + head + body
 
 
@@ -39,6 +46,7 @@ class Frames:
     def __init__(self, loop, input, output, receive, ended):
         self._loop, self._input, self._output = loop, input, output
         self._receive, self._ended = receive, ended
+        self._buffers = [memoryview(bytearray(READ))]  # a new one for each read would be new memory of the system
         self._rest = b""  # of what was read
         self._large = None  # the header and the body of a large frame that has not come as a whole
         self._left = None  # a memoryview of the part of the body that has not come
@@ -57,7 +65,7 @@ class Frames:
         if len(body) < READ:
             self._out.append(frame(header, body))
         else:  # not copied
-            head = header if type(header) is bytes else json.dumps(header, separators=(",", ":")).encode()
+            head = _head(header)
             self._out.append(SIZES.pack(4 + len(head) + len(body), len(head)) + head)
             self._out.append(body)
         if not self._flushing and self._flush():
@@ -131,24 +139,25 @@ class Frames:
     def _readable(self):
         try:
             if self._large is not None:
-                data = os.readv(self._input, [self._left])
+                n = os.readv(self._input, [self._left])
             else:
-                data = os.read(self._input, READ)
+                n = os.readv(self._input, self._buffers)
         except BlockingIOError:
             return
         except OSError as e:
             if e.errno == errno.EINTR:
                 return
-            data = b""
-        if not data:
+            n = 0
+        if not n:
             self._loop.remove_reader(self._input)
             self._ended()
         elif self._large is not None:
-            self._left = self._left[data:]
+            self._left = self._left[n:]
             if not self._left:
                 (header, body), self._large, self._left = self._large, None, None
                 self._receive(header, body)
         else:
+            data = self._buffers[0][:n].tobytes()
             self._rest = self._parse(self._rest + data if self._rest else data)
 
     def _parse(self, data):
