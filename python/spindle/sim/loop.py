@@ -18,9 +18,8 @@ def _refuse(what, instead):
     return method
 
 
-def _task(loop, coroutine, name=None, **options):
-    """Make a task. Sets of them have an order that follows the seed, and names are counted in each world."""
-    return _core.WorldTask(coroutine, loop=loop, name=name or loop._host.world._name_of_task(), **options)
+def _task(loop, coroutine, **options):
+    return _core.WorldTask(coroutine, loop=loop, **options)  # sets of them have an order that follows the seed
 
 
 class WorldLoop(Loop):
@@ -46,6 +45,10 @@ class WorldLoop(Loop):
 
     def is_running(self):
         return self._host.world._core.process == self._process
+
+    def create_task(self, coro, *, name=None, **options):
+        """Make a task. Names are counted in each world; with a factory, Python 3.13.0 would name all tasks None."""
+        return super().create_task(coro, name=self._host.world._name_of_task() if name is None else name, **options)
 
     def default_exception_handler(self, context):
         self._host.world._unhandled(self._host, context)
