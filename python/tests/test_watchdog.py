@@ -3,10 +3,12 @@
 import asyncio
 import hashlib
 import logging
+import sys
 import threading
 import time
 
 import pytest
+from spindle.server import Config, Server
 
 
 class Log(logging.Handler):
@@ -105,3 +107,38 @@ def test_blocking_step_of_an_async_generator_is_reported(loop, log):
 
     loop.run_until_complete(main())
     assert len(log.reports()) == 1
+
+
+def test_loop_that_waits_for_the_gil_in_a_poll_is_not_reported(loop):
+    """A server's loop lets other threads have the GIL while it polls. When one of them keeps it, no callback is to blame."""
+    loop.block_report_after = 0.05
+    server = Server(Config(app=lambda scope, receive, send: None, port=0, lifespan="off", interface="asgi3"))
+    go, reports, found = threading.Event(), [], []
+
+    def keep():
+        go.wait(30)
+        for _ in range(5):
+            sum(range(8_000_000))  # without giving up the GIL
+            time.sleep(0)
+
+    async def main():
+        keeps = threading.Thread(target=keep)
+        keeps.start()
+        serving = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.001)
+        loop._report_blocked = reports.append
+        go.set()
+        while keeps.is_alive():
+            await asyncio.sleep(0)  # so that the loop polls, and does not wait
+        found.extend(reports)
+        server.stop()
+        await serving
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # the loop gives up the GIL in polls only
+    try:
+        loop.run_until_complete(main())
+    finally:
+        sys.setswitchinterval(interval)
+    assert found == []
