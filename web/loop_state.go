@@ -182,8 +182,11 @@ func (st *loopState) giveDraft(d *draft) {
 	st.giveBuffer(d.buf)
 }
 
-// dateLine returns the field Date as a line.
+// dateLine returns the field Date as a line, or nothing if responses have none.
 func (st *loopState) dateLine() string {
+	if st.sv.server.NoDate {
+		return ""
+	}
 	if now := st.l.Internal().TurnTime(); now-st.dateAt >= time.Second {
 		wall := st.l.Internal().Kernel().Wall()
 		// The second that the line shows began some time ago.
@@ -195,7 +198,7 @@ func (st *loopState) dateLine() string {
 
 // dateField returns the field Date, encoded for HTTP/2.
 func (st *loopState) dateField() string {
-	if line := st.dateLine(); line != st.h2DateLine {
+	if line := st.dateLine(); line != st.h2DateLine { // never if there is none
 		st.h2DateLine = line
 		st.h2Date = encodedField("Date", line[len("Date: "):len(line)-len("\r\n")])
 	}

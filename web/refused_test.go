@@ -63,3 +63,36 @@ func TestRefusedIsCalledForRequestsWithoutAHandler(t *testing.T) {
 		t.Errorf("got %s", <-got)
 	}
 }
+
+// TestNoDate asks for responses of a handler, of a lean handler, and to a request that is refused.
+func TestNoDate(t *testing.T) {
+	for _, none := range []bool{false, true} {
+		sv := serve(t, plainHTTP2(&web.Server{
+			NoDate: none, MaxBodyBytes: 10,
+			Lean: func(lc *web.LeanCtx) bool {
+				return string(lc.Path()) == "/lean"
+			},
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/own" {
+					w.Header().Set("Date", "today")
+				}
+			}),
+		}))
+		for protocol, client := range map[string]*http.Client{"HTTP/1.1": http.DefaultClient, "HTTP/2": clientHTTP2(t)} {
+			for path, status := range map[string]int{"/": 200, "/lean": 200, "/own": 200, "/long": 413} {
+				body := ""
+				if path == "/long" {
+					body = strings.Repeat("x", 11)
+				}
+				res, err := client.Post("http://"+sv.Addr().String()+path, "text/plain", strings.NewReader(body))
+				if err != nil {
+					t.Fatal(protocol, path, err)
+				}
+				res.Body.Close()
+				if has := res.Header.Get("Date") != ""; res.StatusCode != status || has == none && path != "/own" || path == "/own" && !has {
+					t.Errorf("%s %s with NoDate %v: %d, %v", protocol, path, none, res.StatusCode, res.Header)
+				}
+			}
+		}
+	}
+}

@@ -63,6 +63,10 @@ type Server struct {
 	// block.
 	Refused func(Refusal)
 
+	// NoDate leaves the field Date out of responses, unless the handler sets it. Responses to
+	// malformed requests have none either.
+	NoDate bool
+
 	// TLS secures the connections. Its NextProtos are ignored: Protocols decides. Nil means
 	// plain connections.
 	TLS *tls.Config

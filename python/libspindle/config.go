@@ -84,7 +84,7 @@ func (c *config) apply(s *server) error {
 	w.DrainIdle = seconds(c.DrainIdle)
 	w.MaxHeaderBytes, w.MaxRequestLineBytes, w.MaxBodyBytes = c.MaxHeaderBytes, c.MaxRequestLine, c.MaxBodyBytes
 	w.MaxConns, w.MaxRequestsPerConn, w.MaxHeaderFields = c.MaxConns, c.MaxRequestsPerConn, c.MaxHeaderFields
-	w.Refused = s.refused
+	w.Refused, w.NoDate = s.refused, !c.Date
 	w.Protocols = new(http.Protocols)
 	w.Protocols.SetHTTP1(c.HTTP != "2")
 	w.Protocols.SetHTTP2(c.HTTP != "1")
@@ -119,9 +119,6 @@ func (c *config) addDefaults(h http.Header) {
 	}
 	for _, f := range c.Fields {
 		addInOrder(h, f[0], f[1])
-	}
-	if !c.Date && h["Date"] == nil {
-		h["Date"] = nil // not even by package web
 	}
 }
 

@@ -148,6 +148,13 @@ def test_default_fields_can_be_turned_off(serve):
     assert (response["date"], response["server"], response["x-all"]) == (None, None, "yes")
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_date_of_a_refusal(serve, wanted):
+    """A malformed request is answered without the app, and obeys the option all the same."""
+    response = serve(respond(), date_header=wanted).connect().send("GET / HTTP/1.1\nHost: test\nContent-Length: x\n\n").response()
+    assert (response.status, response["date"] is not None) == (400, wanted)
+
+
 def test_keep_alive_and_pipelining_keep_the_order(serve):
     async def app(scope, receive, send):
         if scope["path"] == "/slow":
