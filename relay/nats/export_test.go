@@ -17,7 +17,15 @@ func Decode(m *nats.Msg) (*relay.Envelope, error) { return decode(m) }
 func Encode(m *nats.Msg, e *relay.Envelope) error { return encode(m, e, false) }
 
 // Queued returns how many requests are in the queue.
-func Queued(s relay.Subscription) int { return s.(*subscription).queue.Statistics().Used }
+func Queued(s relay.Subscription) int {
+	q := s.(*subscription).queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.len()
+}
+
+// Asleep returns how many calls of Next wait and are not being woken.
+func Asleep(s relay.Subscription) int { return s.(*subscription).queue.turn.Statistics().Waiting }
 
 // Arrived returns how many durable requests were fetched and wait for a call of Next.
 func Arrived(s relay.Subscription) int { return s.(*jobs).arrived.Statistics().Used }

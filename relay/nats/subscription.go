@@ -23,7 +23,7 @@ type subscription struct {
 	b       *Bus
 	subject string
 	sub     *nats.Subscription
-	queue   *cosync.Inbox[arrival]
+	queue   *arrivals
 	closed  atomic.Bool
 	drops   drops
 
@@ -33,18 +33,12 @@ type subscription struct {
 	why  error     // of the end, if the server has refused the subscription; guarded by mu
 }
 
-// arrival is a request in the queue of a subscription.
-type arrival struct {
-	e  *relay.Envelope
-	at time.Time
-}
-
 // Subscribe joins a queue group. It returns when the server has the membership.
 func (b *Bus) Subscribe(ctx context.Context, subject, group string) (relay.Subscription, error) {
 	if d := b.durable(subject); d != nil {
 		return b.consume(ctx, d, subject, group)
 	}
-	s := &subscription{b: b, subject: subject, queue: cosync.NewInbox[arrival](b.o.Queue)}
+	s := &subscription{b: b, subject: subject, queue: newArrivals(b.o.Queue)}
 	err := b.register(ctx, s, subject, func() (err error) {
 		if group == "" {
 			s.sub, err = b.nc.Subscribe(subject, s.receive)
@@ -88,7 +82,7 @@ func (s *subscription) receive(m *nats.Msg) {
 		return
 	}
 	a := arrival{e, time.Now()}
-	switch err := s.queue.TryPut(a); {
+	switch err := s.queue.tryPut(a); {
 	case err == nil:
 	case errors.Is(err, cosync.ErrClosed):
 		s.hold(a)
@@ -105,7 +99,7 @@ func (s *subscription) Next(ctx context.Context) (relay.Delivery, error) {
 	if s.closed.Load() {
 		return relay.Delivery{}, s.whyEnded() // what is left in the queue is for other members
 	}
-	a, err := s.queue.Get(ctx)
+	a, err := s.queue.get(ctx)
 	switch {
 	case errors.Is(err, cosync.ErrClosed):
 		return relay.Delivery{}, s.whyEnded()
@@ -151,7 +145,7 @@ func (a *arrival) age() {
 func (s *subscription) Close() error {
 	if !s.closed.Swap(true) {
 		s.b.forget(s)
-		s.queue.Close()
+		s.queue.close()
 		s.b.background(s.leave) // it waits for the server
 	}
 	return nil
@@ -187,7 +181,7 @@ func (s *subscription) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left = true
-	for a, err := s.queue.TryGet(); err == nil; a, err = s.queue.TryGet() {
+	for _, a := range s.queue.rest() {
 		s.forward(a)
 	}
 	for _, a := range s.late {
