@@ -120,7 +120,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{"spindle.Worker": true} // of the Python package, for gunicorn
-	for _, dir := range []string{".", "loop", "cosync", "sim", "stream", "transport", "web", "ws", "proc", "files", "pyapp", "inspect", "supervise", "either", "relay", "relay/process", "relay/nats", "inspect/otel"} {
+	for _, dir := range []string{".", "loop", "cosync", "sim", "stream", "transport", "web", "ws", "proc", "files", "pyapp", "inspect", "supervise", "either", "relay", "relay/gateway", "tracing", "relay/process", "relay/nats", "inspect/otel"} {
 		name := filepath.Base(dir)
 		if dir == "." {
 			name = "spindle"

@@ -122,7 +122,7 @@ type Handler struct {
 // The handler may run on goroutines, and in tasks with web.Inline.
 func New(c *relay.Caller, route Route) *Handler {
 	if c == nil {
-		panic("relay: HTTP: nil relay.Caller")
+		panic("relay/gateway: New: nil relay.Caller")
 	}
 	if err := relay.CheckSubject(route.Subject); err != nil {
 		panic("relay/gateway: New: " + err.Error())
