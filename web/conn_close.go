@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/internal/http2"
@@ -73,6 +74,26 @@ func (c *conn) close() {
 	c.tc.WriteEOF()
 	c.st.lingering.add(c)
 	c.resumeReading()
+}
+
+// dropPause and dropAtOnce limit how quickly a connection that lingers takes what it drops. A
+// client that floods it would keep the loop busy.
+const (
+	dropPause  = time.Millisecond
+	dropAtOnce = 4 << 10 // without a pause
+)
+
+// drop drops received bytes, after the last response.
+func (c *conn) drop(data []byte) {
+	if len(data) < dropAtOnce {
+		return
+	}
+	c.pauseReading()
+	c.st.l.CallLater(dropPause, func() {
+		if c.phase == connLingering {
+			c.resumeReading()
+		}
+	})
 }
 
 // hangUp closes the connection once everything was sent. The peer has to read that within

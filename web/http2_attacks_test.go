@@ -99,6 +99,26 @@ func TestHTTP2FloodsAreSlowed(t *testing.T) {
 	}
 }
 
+// TestDroppedBytesAreSlow: a client that floods a connection after its end does not keep the
+// loop busy.
+func TestDroppedBytesAreSlow(t *testing.T) {
+	p := dialPeer(t, calmServer(t, quick))
+	p.send(windowFrame, 0, 0, number(1<<31-1))
+	if code := p.until(goAwayFrame).code(); code != http2.FlowControlError {
+		t.Fatalf("got %v", code)
+	}
+	sent, piece := 0, make([]byte, 64<<10)
+	for {
+		n, err := p.nc.Write(piece)
+		if sent += n; err != nil {
+			break
+		}
+	}
+	if sent > 128<<20 {
+		t.Errorf("%d MB were dropped", sent>>20)
+	}
+}
+
 // liveBytes returns the bytes of live objects and of stacks.
 func liveBytes() int64 {
 	runtime.GC()

@@ -3,8 +3,8 @@
 //
 //	go run ./grpc
 //
-// One is grpc-go with its own transport, one its Server.ServeHTTP on package web, and two are package
-// webgrpc. Every server has one loop, or one Go processor.
+// One is grpc-go with its own transport, two are its Server.ServeHTTP on package web and on net/http, and
+// two are package webgrpc. Every server has one loop, or one Go processor.
 package main
 
 import (
@@ -35,7 +35,7 @@ import (
 var (
 	load    h2load.Load
 	serveAs = flag.String("serve", "", "serve as this server; for the processes that are measured")
-	only    = flag.String("servers", "grpc-go,ServeHTTP,goroutine,inline", "which servers; ratios are to the first one")
+	only    = flag.String("servers", "grpc-go,ServeHTTP,ServeHTTP-net/http,goroutine,inline", "which servers; ratios are to the first one")
 )
 
 func main() {
@@ -115,6 +115,13 @@ func serve(kind string) error {
 		}
 		fmt.Println(h2load.Announcement + ln.Addr().String())
 		return theirs.Serve(ln)
+	case "ServeHTTP-net/http":
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		fmt.Println(h2load.Announcement + ln.Addr().String())
+		return (&http.Server{Handler: theirs, Protocols: s.Protocols}).Serve(ln)
 	case "ServeHTTP":
 		s.Handler = theirs
 	case "goroutine":

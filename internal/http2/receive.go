@@ -65,6 +65,9 @@ func (c *Conn) readPadLength(data []byte) (n int, ok bool, err error) {
 		c.Consume(s, 1+int(c.pad))
 	}
 	c.at = atData
+	if c.left == 0 && !c.frame.has(flagEndStream) { // empty but for its padding
+		return 1, true, c.spend(2)
+	}
 	return 1, true, nil
 }
 
