@@ -60,10 +60,6 @@ const (
 	highWater = 64 << 10  // unsent bytes above which handlers wait
 )
 
-// lingerTime is how long bytes are dropped after the last response. Tests that take
-// longer to send than a busy machine allows set it.
-var lingerTime = 500 * time.Millisecond
-
 // ConnectionMade registers the connection with its loop's state.
 func (c *conn) ConnectionMade(tc *transport.Conn) {
 	c.tc = tc

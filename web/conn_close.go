@@ -76,6 +76,10 @@ func (c *conn) close() {
 	c.resumeReading()
 }
 
+// lingerTime is how long bytes are dropped after the last response. Tests that take
+// longer to send than a busy machine allows set it.
+var lingerTime = 500 * time.Millisecond
+
 // dropPause and dropAtOnce limit how quickly a connection that lingers takes what it drops. A
 // client that floods it would keep the loop busy.
 const (
