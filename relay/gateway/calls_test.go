@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -195,6 +196,24 @@ func TestCallsAboveTheLimit(t *testing.T) {
 		}
 		release <- struct{}{}
 		expect(ctx, t, c, `{"type":"item","id":1,"body":"block"}`, `{"type":"end","id":1}`)
+		return nil
+	})
+}
+
+// TestCallsWithoutALimitOfTheBody: the limit of messages follows from that of bodies, and does not
+// overflow.
+func TestCallsWithoutALimitOfTheBody(t *testing.T) {
+	callsPlane(t, gateway.Route{Subject: "work", Timeout: time.Minute, MaxBody: math.MaxInt64}, relay.CallerOptions{}, work(nil), func(ctx context.Context, t *testing.T, url string, h *gateway.Handler, w *relay.Worker) error {
+		c, err := dialCalls(ctx, url)
+		if err != nil {
+			return err
+		}
+		defer c.CloseNow()
+		body := strings.Repeat("x", 10_000)
+		if err := send(ctx, c, `{"type":"call","id":1,"body":"`+body+`"}`); err != nil {
+			return err
+		}
+		expect(ctx, t, c, `{"type":"item","id":1,"body":"`+body+`"}`, `{"type":"end","id":1}`)
 		return nil
 	})
 }

@@ -162,7 +162,30 @@ func TestLoadThatHasFailedKeepsNoClaim(t *testing.T) {
 	}
 }
 
-// deafBucket loses the confirmation of Create, and ends the request.
+// TestTakeoverThatIsLeftBehind: the server has stored the takeover of a claim whose worker is gone,
+// but the request has ended before its confirmation has come.
+func TestTakeoverThatIsLeftBehind(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	gone := connect(t, b, nats.Options{})
+	if _, ok, err := resultsOf(t, gone, nats.ResultsOptions{Lease: time.Hour}).Load(t.Context(), "k"); ok || err != nil {
+		t.Fatalf("got %v, %v", ok, err)
+	}
+	gone.Close()
+	cut := resultsOf(t, connect(t, b, nats.Options{}), nats.ResultsOptions{Lease: 100 * time.Millisecond})
+	other := resultsOf(t, connect(t, b, nats.Options{}), nats.ResultsOptions{Lease: time.Hour})
+	ctx, cancel := context.WithCancel(t.Context())
+	nats.WrapBucket(cut, func(kv jetstream.KeyValue) jetstream.KeyValue { return &deafBucket{kv, cancel} })
+	if _, _, err := cut.Load(ctx, "k"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	limited, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, ok, err := other.Load(limited, "k"); ok || err != nil {
+		t.Errorf("got %v, %v", ok, err)
+	}
+}
+
+// deafBucket loses the confirmation of a write, and ends the request.
 type deafBucket struct {
 	jetstream.KeyValue
 	end func()
@@ -170,6 +193,14 @@ type deafBucket struct {
 
 func (b *deafBucket) Create(ctx context.Context, key string, value []byte, o ...jetstream.KVCreateOpt) (uint64, error) {
 	if _, err := b.KeyValue.Create(ctx, key, value, o...); err != nil {
+		return 0, err
+	}
+	b.end()
+	return 0, ctx.Err()
+}
+
+func (b *deafBucket) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	if _, err := b.KeyValue.Update(ctx, key, value, revision); err != nil {
 		return 0, err
 	}
 	b.end()
