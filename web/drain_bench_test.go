@@ -18,8 +18,8 @@ import (
 )
 
 // BenchmarkDrain counts the requests that are lost when a server drains under load: clients that
-// connected, and got no answer. Each request has a connection of its own. A client whose connection
-// is refused goes to another server, and loses nothing.
+// connected, and got no answer. Each request has a connection of its own. A client with a connection
+// that is refused goes to another server, and loses nothing.
 //
 //	go test ./web -run '^$' -bench '^BenchmarkDrain$' -benchtime 30x
 func BenchmarkDrain(b *testing.B) {

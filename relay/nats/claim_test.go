@@ -162,7 +162,7 @@ func TestLoadThatHasFailedKeepsNoClaim(t *testing.T) {
 	}
 }
 
-// TestTakeoverThatIsLeftBehind: the server has stored the takeover of a claim whose worker is gone,
+// TestTakeoverThatIsLeftBehind: the server has stored the takeover of a claim with a worker that is gone,
 // but the request has ended before its confirmation has come.
 func TestTakeoverThatIsLeftBehind(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
