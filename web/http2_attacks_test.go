@@ -32,7 +32,7 @@ func TestHTTP2AttacksAreBounded(t *testing.T) {
 	for name, made := range map[string]func() *web.Server{
 		"goroutine": func() *web.Server { return &web.Server{Handler: h} },
 		"inline":    func() *web.Server { return &web.Server{Handler: web.Inline(h)} },
-		"lean":      func() *web.Server { return &web.Server{Lean: func(c *web.LeanCtx) bool { lean(c); return true }} },
+		"lean":      func() *web.Server { return &web.Server{Lean: func(c *web.LeanCtx) bool { c.WriteString("ok"); return true }} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i := range http2attack.All {
