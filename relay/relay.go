@@ -81,8 +81,8 @@ type Bus interface {
 
 // Subscription is a membership in a queue group.
 type Subscription interface {
-	// Next waits for an envelope. It may be called by several goroutines or tasks at a
-	// time. It fails with ErrClosed after Close.
+	// Next waits for an envelope. It may be called by several goroutines, or several tasks of
+	// one loop, at a time. It fails with ErrClosed after Close.
 	Next(ctx context.Context) (Delivery, error)
 
 	// Close leaves the group. Envelopes that Next has not returned stay for other

@@ -87,8 +87,7 @@ func (c *conn) ConnectionMade(tc *transport.Conn) {
 // DataReceived parses data, or keeps it for later.
 func (c *conn) DataReceived(_ *transport.Conn, data []byte) {
 	switch {
-	case c.phase == connLingering || c.phase == connClosing:
-		c.drop(data)
+	case c.phase == connLingering || c.phase == connClosing: // dropped
 	case c.parses():
 		c.consume(data)
 	case c.input == inputFrames:

@@ -80,26 +80,6 @@ func (c *conn) close() {
 // longer to send than a busy machine allows set it.
 var lingerTime = 500 * time.Millisecond
 
-// dropPause and dropAtOnce limit how quickly a connection that lingers takes what it drops. A
-// client that floods it would keep the loop busy.
-const (
-	dropPause  = time.Millisecond
-	dropAtOnce = 4 << 10 // without a pause
-)
-
-// drop drops received bytes, after the last response.
-func (c *conn) drop(data []byte) {
-	if len(data) < dropAtOnce {
-		return
-	}
-	c.pauseReading()
-	c.st.l.CallLater(dropPause, func() {
-		if c.phase == connLingering {
-			c.resumeReading()
-		}
-	})
-}
-
 // hangUp closes the connection once everything was sent. The peer has to read that within
 // the write time-out.
 func (c *conn) hangUp() {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 
 // mostUnderAttack is how much memory a connection of an attacker may take, stacks of its
 // handlers included. 250 handlers on goroutines are most of it.
-const mostUnderAttack = 4 << 20
+const mostUnderAttack = 6 << 20
 
 // TestHTTP2AttacksAreBounded runs each attack on several connections at the same time, and
 // looks at the memory that is in use meanwhile. Another client is answered.
@@ -32,7 +33,9 @@ func TestHTTP2AttacksAreBounded(t *testing.T) {
 	for name, made := range map[string]func() *web.Server{
 		"goroutine": func() *web.Server { return &web.Server{Handler: h} },
 		"inline":    func() *web.Server { return &web.Server{Handler: web.Inline(h)} },
-		"lean":      func() *web.Server { return &web.Server{Lean: func(c *web.LeanCtx) bool { c.WriteString("ok"); return true }} },
+		"lean": func() *web.Server {
+			return &web.Server{Lean: func(c *web.LeanCtx) bool { c.WriteString("ok"); return true }}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i := range http2attack.All {
@@ -99,30 +102,54 @@ func TestHTTP2FloodsAreSlowed(t *testing.T) {
 	}
 }
 
-// TestDroppedBytesAreSlow: a client that floods a connection after its end does not keep the
-// loop busy.
-func TestDroppedBytesAreSlow(t *testing.T) {
-	p := dialPeer(t, calmServer(t, quick))
-	p.send(windowFrame, 0, 0, number(1<<31-1))
-	if code := p.until(goAwayFrame).code(); code != http2.FlowControlError {
-		t.Fatalf("got %v", code)
-	}
-	sent, piece := 0, make([]byte, 64<<10)
-	for {
-		n, err := p.nc.Write(piece)
-		if sent += n; err != nil {
-			break
-		}
-	}
-	if sent > 128<<20 {
-		t.Errorf("%d MB were dropped", sent>>20)
-	}
-}
-
 // liveBytes returns the bytes of live objects and of stacks.
 func liveBytes() int64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// TestHTTP2DownloadInSmallReads: Go's client returns the window for each 4 KB that is read, on the
+// stream and on the connection. That is no flood.
+func TestHTTP2DownloadInSmallReads(t *testing.T) {
+	const size = 48 << 20
+	large := make([]byte, size)
+	sv := serve(t, plainHTTP2(&web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(large) }))}))
+	res, err := clientHTTP2(t).Get(url(sv, "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, res.Body, make([]byte, 4<<10)); n != size || err != nil {
+		t.Errorf("got %d bytes, %v", n, err)
+	}
+}
+
+// TestHTTP2LargeHeaderIsRefused: a header above a large limit is answered, and other streams go on.
+func TestHTTP2LargeHeaderIsRefused(t *testing.T) {
+	client := clientHTTP2(t)
+	sv := serve(t, plainHTTP2(&web.Server{Handler: quick, MaxHeaderBytes: 1 << 20}))
+	r, err := http.NewRequest("GET", url(sv, "/"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Large", strings.Repeat("x", 1200<<10))
+	res, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("got %v", res.Status)
+	}
+}
+
+// TestHTTP2AnswersToNoPing: answers to PINGs that were not sent are a flood like others.
+func TestHTTP2AnswersToNoPing(t *testing.T) {
+	const ack = 1
+	code := attack(dialPeer(t, calmServer(t, quick)), repeated(appendFrame(nil, pingFrame, ack, 0, []byte("spindle!"))))
+	if code != http2.EnhanceYourCalm {
+		t.Errorf("got %v", code)
+	}
 }

@@ -89,7 +89,7 @@ func TestHTTP2IdleAfterALargeAnswer(t *testing.T) {
 	t.Parallel()
 	const size = 16 << 20
 	large := make([]byte, size)
-	sv := serve(t, plainHTTP2(&web.Server{IdleTimeout: 10 * time.Millisecond, Lean: func(c *web.LeanCtx) bool { c.Write(large); return true }}))
+	sv := serve(t, plainHTTP2(&web.Server{IdleTimeout: 500 * time.Millisecond, Lean: func(c *web.LeanCtx) bool { c.Write(large); return true }}))
 	p := dialPeer(t, sv, 4, 1<<31-1)
 	p.send(windowFrame, 0, 0, number(1<<30))
 	p.send(headersFrame, endStream|endHeaders, 1, p.request("GET", "/"))

@@ -63,6 +63,8 @@ type peer struct {
 	enc *hpack.Encoder
 	buf bytes.Buffer
 	dec *hpack.Decoder
+
+	left bool // response has seen a GOAWAY
 }
 
 // plainHTTP2 makes s speak HTTP/2 on plain connections, beside HTTP/1.1.
@@ -157,7 +159,7 @@ func (p *peer) until(kind byte) frame {
 // response receives a response on a stream, and ignores frames of other streams.
 func (p *peer) response(id uint32) (fields string, body string) {
 	p.t.Helper()
-	var all strings.Builder
+	var all, data strings.Builder
 	for {
 		f := p.next()
 		switch {
@@ -172,12 +174,14 @@ func (p *peer) response(id uint32) (fields string, body string) {
 				}
 			}
 		case f.kind == dataFrame && f.id == id:
-			body += string(f.payload)
+			data.Write(f.payload)
 		case f.kind == resetFrame && f.id == id, f.kind == goAwayFrame && f.code() != 0:
 			p.t.Fatalf("got frame %d with %v", f.kind, f.code())
+		case f.kind == goAwayFrame:
+			p.left = true
 		}
 		if f.id == id && f.flags&endStream != 0 && f.kind <= headersFrame {
-			return all.String(), body
+			return all.String(), data.String()
 		}
 	}
 }
@@ -189,6 +193,9 @@ const noCode = http2.Code(1 << 20)
 func (p *peer) ended() http2.Code {
 	p.t.Helper()
 	code := noCode
+	if p.left {
+		code = http2.NoError
+	}
 	for {
 		f, err := p.read()
 		if err != nil {

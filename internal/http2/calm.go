@@ -5,7 +5,8 @@ import "time"
 // calm limits frames that make work and no progress: PING, SETTINGS, PRIORITY, empty DATA,
 // small WINDOW_UPDATEs, and streams that are begun and reset. It is a bucket of tokens that
 // fills with time, and with what is really sent and received, so a busy peer never meets its
-// end.
+// end. WINDOW_UPDATEs that return what the peer was sent cost nothing: Go's client sends two for
+// each 4 KB that its user reads.
 //
 // A peer that spends many of them at once is also slowed down, by the event Hasty. Otherwise it could
 // spend all of them, connect again, and keep a loop busy.
@@ -13,6 +14,7 @@ type calm struct {
 	tokens int32
 	quick  int32         // of tokens, those that may be spent before a pause
 	since  time.Duration // when tokens were added last
+	unread int64         // bytes that were sent and not returned, on streams and on the connection
 }
 
 const (
@@ -21,6 +23,7 @@ const (
 	resetCost = 10                    // of a stream that is reset
 	calmWhole = calmBurst * calmEvery // time that fills the bucket
 	calmQuick = 256                   // tokens between two pauses
+	smallest  = 1 << 10               // bytes of a WINDOW_UPDATE that may cost nothing
 )
 
 func (b *calm) init() { b.tokens, b.quick = calmBurst, calmQuick }
@@ -41,6 +44,15 @@ func (c *Conn) spend(n int) error {
 		return nil
 	}
 	return ErrFlood
+}
+
+// spendOnWindow takes a token for a WINDOW_UPDATE of n bytes, unless it returns what was sent.
+func (c *Conn) spendOnWindow(n int64) error {
+	if n >= smallest && n <= c.calm.unread {
+		c.calm.unread -= n
+		return nil
+	}
+	return c.spend(1)
 }
 
 // costOfReset returns what a reset of the peer costs. Only a server begins work for the peer

@@ -40,6 +40,7 @@ type Conn struct {
 	lastOwn    uint32 // highest stream that this side has begun
 	lastID     uint32 // of the peer's GOAWAY
 	farewell   uint32 // highest stream that this side answers after LeaveFinally
+	pings      uint32 // own PINGs that have no answer
 	table      tableState
 	connects   bool // the peer accepts extended CONNECT
 	departs    bool // the peer has sent GOAWAY
@@ -246,6 +247,7 @@ func (c *Conn) readPreface(data []byte) (n int, ok bool, err error) {
 		return n, false, nil
 	}
 	c.at, c.left = atFrame, 0
+	c.calm.since = c.Now
 	return n, true, nil
 }
 

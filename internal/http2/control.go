@@ -65,7 +65,8 @@ func (c *Conn) onPing(payload []byte) (Event, error) {
 	case len(payload) != 8:
 		return More, ErrFrameSize
 	case c.frame.has(flagAck):
-		if string(payload) == ownPing {
+		if string(payload) == ownPing && c.pings > 0 {
+			c.pings--
 			return Pong, nil
 		}
 		return More, c.spend(1)

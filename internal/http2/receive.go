@@ -259,7 +259,7 @@ func (c *Conn) decode(data []byte) error {
 		return ErrCompression
 	}
 	if h := &c.sh.head; h.TooLarge || h.fault {
-		return c.spend(len(data) / refusedBytes)
+		return c.spend(min(len(data)/refusedBytes, calmQuick)) // one that is very large is refused, too
 	}
 	return nil
 }

@@ -86,6 +86,7 @@ func (c *Conn) AppendDataHead(dst []byte, s *Stream, n int, end bool) []byte {
 		flags = flagEndStream
 	}
 	dst = appendFrameHead(dst, n, frameData, flags, s.id)
+	c.calm.unread += 2 * int64(n) // the peer returns it on the stream, and on the connection
 	c.earn(2)
 	return dst
 }
@@ -135,7 +136,10 @@ func (c *Conn) noteReset(id uint32) {
 }
 
 // Ping sends a PING. The answer is the event Pong.
-func (c *Conn) Ping() { c.Out = appendPing(c.Out, 0, []byte(ownPing)) }
+func (c *Conn) Ping() {
+	c.pings++
+	c.Out = appendPing(c.Out, 0, []byte(ownPing))
+}
 
 // Leave announces that the connection ends soon. The event Pong comes when the peer knows it.
 func (c *Conn) Leave() {
@@ -188,7 +192,7 @@ func (c *Conn) onWindow(payload []byte) (Event, error) {
 	}
 	n := int64(binary.BigEndian.Uint32(payload) &^ (1 << 31))
 	id := c.frame.id
-	if err := c.spend(1); err != nil {
+	if err := c.spendOnWindow(n); err != nil {
 		return More, err
 	}
 	if id == 0 {

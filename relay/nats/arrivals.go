@@ -20,7 +20,9 @@ type arrival struct {
 // It wakes one of them at a time, and that one wakes the next if there is more. Requests come
 // many at a time, and most handlers return at once. Those are then called one after the other on
 // the goroutine that is awake, instead of each on a goroutine that has to be woken. If a handler
-// takes long, the next goroutine is already on its way.
+// takes long, the next goroutine is already on its way. A task on a loop that is blocked keeps the
+// others waiting once it has been chosen, so all calls for a subscription should be tasks of one
+// loop, or goroutines, as those of relay are.
 type arrivals struct {
 	capacity int
 	turn     *cosync.Inbox[struct{}] // wakes a call of get
@@ -48,8 +50,10 @@ func (q *arrivals) tryPut(a arrival) error {
 	case q.len() >= q.capacity+q.waiting:
 		return cosync.ErrWouldBlock
 	}
-	if q.taken == len(q.list) {
-		q.list, q.taken = q.list[:0], 0
+	if q.taken > len(q.list)/2 && len(q.list) == cap(q.list) { // the places of those that were taken are used again
+		n := copy(q.list, q.list[q.taken:])
+		clear(q.list[n:])
+		q.list, q.taken = q.list[:n], 0
 	}
 	q.list = append(q.list, a)
 	q.wake()
@@ -60,7 +64,7 @@ func (q *arrivals) tryPut(a arrival) error {
 func (q *arrivals) wake() {
 	if !q.waking && q.len() > 0 {
 		q.waking = true
-		_ = q.turn.TryPut(struct{}{}) // it is empty, or closed
+		_ = q.turn.TryPut(struct{}{}) // it is empty, or closed, or a call that has panicked has left one
 	}
 }
 
@@ -72,19 +76,34 @@ func (q *arrivals) get(ctx context.Context) (arrival, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.len() == 0 || q.closed {
-		q.waiting++
-		q.mu.Unlock()
-		_, err := q.turn.Get(ctx)
-		q.mu.Lock()
-		q.waiting--
-		if err != nil {
+		if err := q.wait(ctx); err != nil {
 			return arrival{}, err
 		}
-		q.waking = false
 	}
 	a := q.pop()
 	q.wake()
 	return a, nil
+}
+
+// wait waits to be woken. The caller holds q.mu before and after it, even if it panics or ends the
+// goroutine: then another call of get is woken.
+func (q *arrivals) wait(ctx context.Context) (err error) {
+	returned := false
+	q.waiting++
+	q.mu.Unlock()
+	defer func() {
+		q.mu.Lock()
+		q.waiting--
+		if err == nil {
+			q.waking = false
+		}
+		if !returned {
+			q.wake()
+		}
+	}()
+	_, err = q.turn.Get(ctx)
+	returned = true
+	return err
 }
 
 // pop removes the oldest request. The caller holds q.mu.

@@ -85,3 +85,24 @@ func TestRequestsWakeOneAtATime(t *testing.T) {
 	}
 	s.Close()
 }
+
+// TestQueueThatIsNeverEmptyStaysSmall: a worker with more requests than it can serve has its
+// memory for those that wait only.
+func TestQueueThatIsNeverEmptyStaysSmall(t *testing.T) {
+	if n := nats.QueueCapacity(100_000); n > 64 {
+		t.Errorf("memory for %d requests, where two wait", n)
+	}
+}
+
+// panics is a context that panics when a call waits for its end.
+type panics struct{ context.Context }
+
+func (panics) Done() <-chan struct{} { panic("Done") }
+
+// TestNextAfterAPanic: a call of Next that panics, as one does in a callback of a loop, leaves the
+// queue as it was.
+func TestNextAfterAPanic(t *testing.T) {
+	if err := nats.NextAfterAPanic(t.Context(), panics{t.Context()}); err != nil {
+		t.Error(err)
+	}
+}

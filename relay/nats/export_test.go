@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"context"
 	"net"
 	"sync/atomic"
 
@@ -69,3 +70,29 @@ func AwaitSpace(c net.Conn) { c.(*conn).await() }
 
 // Unsent returns how many bytes wait in a connection of Dial.
 func Unsent(c net.Conn) int64 { return c.(*conn).unsent.Load() }
+
+// QueueCapacity puts and takes n requests in a queue that always has one more, and returns for how
+// many requests it has memory.
+func QueueCapacity(n int) int {
+	q := newArrivals(2)
+	for range n {
+		_ = q.tryPut(arrival{})
+		if q.len() > 1 {
+			q.pop()
+		}
+	}
+	return cap(q.list)
+}
+
+// NextAfterAPanic makes a call of get panic while it waits, and returns how the next one ends, for
+// which there is a request.
+func NextAfterAPanic(ctx, panics context.Context) (err error) {
+	q := newArrivals(2)
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = q.get(panics)
+	}()
+	_ = q.tryPut(arrival{})
+	_, err = q.get(ctx)
+	return err
+}
