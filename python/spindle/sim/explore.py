@@ -157,6 +157,8 @@ def _smallest(setup, seed, outcome):
 
 def _with_smaller_amounts(setup, seed, outcome):
     for name in list(outcome.world._amounts):
+        if name not in outcome.world._amounts:  # a smaller amount before it has made this one needless
+            continue
         enough, too_few = outcome.world._amounts[name], 0
         while too_few + 1 < enough:
             n = max(1, 2 * too_few)  # from below: small worlds run quickly

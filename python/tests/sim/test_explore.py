@@ -33,6 +33,15 @@ def test_classic_bugs_are_found(bug):
     assert len(faults) <= 3, failure.text
 
 
+def test_amount_that_another_makes_needless():
+    def setup(world):
+        for i in range(world.amount("clients", 3)):
+            world.amount(f"requests{i}", 3)
+        raise AssertionError
+
+    assert search(setup, [0]).parts == ["clients=1", "requests0=1"]
+
+
 def test_a_failure_is_shrunk():
     def setup(world):
         world.faults = Faults(duration=30, lasting=2, crash_every=3, partition_every=3, pause_every=3, loss=0.01)
