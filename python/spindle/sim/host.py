@@ -3,7 +3,7 @@
 import asyncio
 
 from .links import nanoseconds
-from .loop import WorldLoop
+from .loop import WorldLoop, number_of
 
 _BOOT, _EXIT, _PARK, _CRASH, _PAUSE, _RESUME = range(1, 7)  # libspindle/world.h
 _CLOCK, _NOTE, _FAIL_CALL = 14, 16, 22
@@ -119,9 +119,4 @@ class Host:
 
     def tasks(self):
         """Return the host's tasks that have not ended, in the order of their creation."""
-        return [] if self._loop is None else sorted(asyncio.all_tasks(self._loop), key=_number_of)
-
-
-def _number_of(task):
-    name = task.get_name()
-    return (0, int(name[5:]), "") if name.startswith("Task-") and name[5:].isdigit() else (1, 0, name)
+        return [] if self._loop is None else sorted(asyncio.all_tasks(self._loop), key=number_of)

@@ -5,6 +5,7 @@ import errno
 from asyncio import exceptions, unix_events
 
 from .. import _core
+from ..internals import task_registry
 from ..loop import Loop, _Watches
 from . import sock as simulated
 from .errors import NotSimulated, users_line
@@ -22,6 +23,36 @@ def _task(loop, coroutine, **options):
     return _core.WorldTask(coroutine, loop=loop, **options)  # sets of them have an order that follows the seed
 
 
+def numbering_of_tasks():
+    """Return what is to be replaced so that each task of a world has a number, one that a library makes without create_task too.
+
+    Python 3.14 registers tasks in C: there, those of create_task have numbers.
+    """
+    registry = task_registry()
+    if not _core.adopt_registry(registry):
+        return []
+    original = vars(registry)["add"]
+
+    def add(task):
+        original(task)
+        if isinstance(task.get_loop(), WorldLoop):
+            task.get_loop()._number(task)
+
+    return [(vars(registry), {"add": add})]
+
+
+def number_of(task):
+    """Return what tasks of a loop are sorted by: the order of their creation, in each run the same.
+
+    Numbers in names that asyncio gives are counted in the whole process, with tasks of other worlds.
+    """
+    number = getattr(task, "_spindle_number", 0)
+    if number:
+        return 0, number, ""
+    name = task.get_name()
+    return (1, int(name[5:]), "") if name.startswith("Task-") and name[5:].isdecimal() else (2, 0, name)
+
+
 class WorldLoop(Loop):
     """The loop of a host. Its time is virtual, its sockets are those of the world."""
 
@@ -35,6 +66,7 @@ class WorldLoop(Loop):
         unix_events._UnixSelectorEventLoop.__init__(self, _Watches(self))
         self.__dict__["call_soon"] = self.call_soon
         self._task_factory = _task
+        self._created = 0  # tasks
 
     def _make_self_pipe(self):
         self._ssock = self._csock = None
@@ -48,7 +80,14 @@ class WorldLoop(Loop):
 
     def create_task(self, coro, *, name=None, **options):
         """Make a task. Names are counted in each world; with a factory, Python 3.13.0 would name all tasks None."""
-        return super().create_task(coro, name=self._host.world._name_of_task() if name is None else name, **options)
+        task = super().create_task(coro, name=self._host.world._name_of_task() if name is None else name, **options)
+        self._number(task)
+        return task
+
+    def _number(self, task):
+        if not hasattr(task, "_spindle_number"):
+            self._created += 1
+            task._spindle_number = self._created
 
     def default_exception_handler(self, context):
         self._host.world._unhandled(self._host, context)

@@ -49,9 +49,8 @@ def refusal(what, instead, kind=NotSimulated):
 
 def audited(event, args):
     """Called by the audit hook in C, for a use of the real system on the thread of a world."""
-    world = current.world
-    if world is None or world._closing_down or current.process() < 0:
-        return  # a check or a callback of the test itself
+    if current.is_tests_own():
+        return
     kind = event.split(".")[0]
     if event == "open":
         what, instead = _opened(*args)
@@ -90,11 +89,11 @@ def _runs(*modules):
     return frame is not None
 
 
-def unless_elsewhere(original, refuse):
-    """Return a function that calls refuse on the thread of the world, while a program runs, and the original otherwise."""
+def in_programs(original, refuse):
+    """Return a function that calls refuse in programs of a world, and the original otherwise."""
 
     def call(*args, **kwargs):
-        if current.is_elsewhere() or current.process() < 0 and original is not _SLEEP:
+        if current.is_elsewhere() or current.is_tests_own() and original is not _SLEEP:
             return original(*args, **kwargs)
         return refuse(*args, **kwargs)
 
@@ -109,7 +108,7 @@ def _refused(module, name, instead, what=None, kind=NotSimulated):
             raise refusal("a subprocess", _OTHER_HOST)
         raise refusal(what, instead, kind)
 
-    return module, name, unless_elsewhere(original, refuse)
+    return module, name, in_programs(original, refuse)
 
 
 #: Signals that ask a program to stop. Servers install handlers for them; in a world they never come.
@@ -129,7 +128,7 @@ class _Keyboard:
         self._real = real
 
     def __getattr__(self, name):
-        if name in ("fileno", "isatty", "encoding", "errors", "closed") or current.is_elsewhere() or current.process() < 0 or _runs("pdb"):
+        if name in ("fileno", "isatty", "encoding", "errors", "closed") or current.is_tests_own() or _runs("pdb"):
             return getattr(self._real, name)
         raise refusal("reading from the keyboard (sys.stdin)", _INSTEAD["builtins"])
 
@@ -159,7 +158,7 @@ _FUNCTIONS = [
 ]
 REFUSED = [
     _refused(time, "sleep", "it would stop every task of the world: use asyncio.sleep", kind=Blocked),
-    (signal, "signal", unless_elsewhere(signal.signal, _signal)),
+    (signal, "signal", in_programs(signal.signal, _signal)),
     *(_refused(module, name, instead, "a thread" if "thread" in module.__name__ else None)
       for module, instead, names in _FUNCTIONS for name in names if hasattr(module, name)),
 ]

@@ -21,6 +21,7 @@ from . import poll, refuse
 from . import sock as simulated
 from .current import current
 from .errors import SimError
+from .loop import numbering_of_tasks
 
 
 def _simulate_threads_of_anyio():
@@ -98,8 +99,8 @@ _PATCHES = [
     (socket, "getfqdn", simulated.getfqdn),
     (socket, "getnameinfo", simulated.getnameinfo),
     (socket, "socketpair", simulated.socketpair),
-    (select, "select", refuse.unless_elsewhere(select.select, poll.select)),
-    (select, "poll", refuse.unless_elsewhere(select.poll, poll.Poll)),
+    (select, "select", refuse.in_programs(select.select, poll.select)),
+    (select, "poll", refuse.in_programs(select.poll, poll.Poll)),
     (uuid, "_generate_time_safe", None),  # of a C library, with a state of its own
     (uuid, "_last_timestamp", None),
     (uuid, "_node", 0x020000000001),  # the address of a network card
@@ -117,7 +118,7 @@ def _by_module(patches):
     return [(vars(module), values) for module, values in found.items()]
 
 
-_REPLACED = _by_module(_PATCHES)  # names of modules and their values in a world
+_REPLACED = _by_module(_PATCHES) + numbering_of_tasks()  # names of modules and their values in a world
 _installed = False
 
 

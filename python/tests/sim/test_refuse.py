@@ -212,6 +212,33 @@ def test_the_test_itself_may_use_the_system():
         os.close(descriptor)
 
 
+def test_programs_of_a_crashed_host_do_not_reach_the_system(tmp_path):
+    """Their finally blocks run at the end of the run, while no program runs."""
+    path = tmp_path / "file"
+    path.write_text("kept")
+    calls = [lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), lambda: os.umask(0o777), lambda: os._exit(3), lambda: os.remove(path),
+             lambda: select.select([0], [], [], 0), lambda: sys.stdin.readline(), lambda: os.kill(os.getpid(), signal.SIGUSR1)]
+    ran = []
+
+    async def program(call):
+        try:
+            await asyncio.sleep(100)
+        finally:
+            ran.append(call)
+            call()
+
+    before = signal.getsignal(signal.SIGINT), os.umask(0o22)
+    world = World()
+    host = world.host("a")
+    for call in calls:
+        host.serve(program, call)
+    world.host("b").start(asyncio.sleep, 2)
+    world.after(1, host.crash)
+    world.run()
+    assert (signal.getsignal(signal.SIGINT), os.umask(before[1])) == (before[0], 0o22)
+    assert path.read_text() == "kept" and len(ran) == len(calls)
+
+
 def test_a_debugger_may_read(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("mine.append(number)\ncontinue\n"))
     seen = []
@@ -239,6 +266,34 @@ def test_names_of_tasks_are_counted_in_each_world():
         world.host("a").start(program)
         world.run()
     assert seen == [("Task-1", "Task-2")] * 2
+
+
+def test_tasks_have_the_order_of_their_creation():
+    """Libraries make tasks without create_task too; asyncio counts the names of those in the whole process."""
+    registered_in_python = sys.version_info < (3, 14)
+    seen = []
+
+    async def program():
+        loop, made = asyncio.get_running_loop(), [asyncio.current_task()]
+        for _ in range(5):
+            made += [asyncio.create_task(asyncio.sleep(9)), asyncio.Task(asyncio.sleep(9), loop=loop)]
+            if registered_in_python:
+                made.append(asyncio.Task(asyncio.sleep(9), loop=loop, name="named"))
+        if sys.version_info >= (3, 12):
+            loop.set_task_factory(asyncio.eager_task_factory)
+            made += [loop.create_task(asyncio.sleep(9)) for _ in range(5)]
+        seen.append([made.index(task) for task in host.tasks()])
+        await asyncio.sleep(9)
+
+    for _ in range(2):
+        world = World()
+        host = world.host("a")
+        host.serve(program)
+        world.run_for(1)
+        world.close()
+    assert len(seen[0]) > 10 and seen[0] == seen[1]
+    if registered_in_python:
+        assert seen[0] == sorted(seen[0])
 
 
 def test_numbers_of_processes():
