@@ -81,7 +81,10 @@ static bool other_threads(void) {
     return others;
 }
 
+static __thread sem_t *interrupted; // that a wait was interrupted for, until the exception is raised
+
 static int raise_now(void *Py_UNUSED(ignored)) {
+    interrupted = NULL;
     PyObject *exception = PyObject_CallNoArgs(blocked);
     if (exception)
         PyErr_SetObject(blocked, exception);
@@ -107,7 +110,6 @@ static bool takes(sem_t *semaphore) {
 // A wait without a time-out would never end if this is the only thread. Python's locks look at pending calls
 // when they are interrupted, in the main thread. A caller that tries again has an error.
 static int sim_sem_wait(sem_t *semaphore) {
-    static __thread sem_t *interrupted;
     if (!world_runs)
         return sem_wait(semaphore);
     if (sem_trywait(semaphore) == 0 || (other_threads() && takes(semaphore))) {

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import traceback
 
 
 class SimError(RuntimeError):
@@ -40,12 +41,22 @@ def users_line():
 
     If there is none, it is the innermost of an installed package, or of Python.
     """
-    frame, best, line = sys._getframe(1), 0, "an unknown line"
-    while frame is not None and best < 3:
+    return _users_line(traceback.walk_stack(sys._getframe(1)))
+
+
+def line_of(error):
+    """Return the line of the program that has raised an error, by the same rules."""
+    return _users_line(reversed(list(traceback.walk_tb(error.__traceback__))))
+
+
+def _users_line(places):
+    best, line = 0, "an unknown line"
+    for frame, number in places:
         name = frame.f_code.co_filename
         if (rank := _rank(name)) > best:
-            best, line = rank, f"{name}:{frame.f_lineno}"
-        frame = frame.f_back
+            best, line = rank, f"{name}:{number}"
+        if best == 3:
+            break
     return line
 
 

@@ -44,7 +44,8 @@ _HARMLESS = {os.devnull, "/dev/zero"}
 
 def refusal(what, instead, kind=NotSimulated):
     """Return the error of the program that runs, to be raised. The run fails with it."""
-    return current.world._refused(kind(f"{what} on host {current.host_name()!r}, at {users_line()}; {instead}"))
+    error = kind(f"{what} on host {current.host_name()!r}, at {users_line()}; {instead}")
+    return error if current.world is None else current.world._refused(error)
 
 
 def audited(event, args):
@@ -68,12 +69,12 @@ def audited(event, args):
 
 def _opened(path, mode=None, flags=0):
     """Return what is wrong with opening a file, and what to do instead. Ordinary files may be read."""
-    if path in _HARMLESS:
-        return None, None
+    if isinstance(path, int) or path in _HARMLESS:
+        return None, None  # a number is that of a file that is open
     if any(c in mode for c in "wax+") if isinstance(mode, str) else flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
         return f"opening the file {path!r} for writing", _NO_FILES
     try:
-        found = 0 if isinstance(path, int) else os.stat(path).st_mode
+        found = os.stat(path).st_mode
     except (OSError, ValueError):
         found = 0  # the caller's error
     if stat.S_ISCHR(found):
@@ -128,12 +129,22 @@ class _Keyboard:
         self._real = real
 
     def __getattr__(self, name):
-        if name in ("fileno", "isatty", "encoding", "errors", "closed") or current.is_tests_own() or _runs("pdb"):
-            return getattr(self._real, name)
-        raise refusal("reading from the keyboard (sys.stdin)", _INSTEAD["builtins"])
+        value = getattr(self._real, name)
+        if current.is_tests_own() or _runs("pdb"):
+            return value
+        if name in _READS:
+            return _refuse_keyboard
+        return _Keyboard(value) if name in ("buffer", "raw") else value
 
     def __iter__(self):
         return self.__getattr__("__iter__")()
+
+
+_READS = {"read", "read1", "readall", "readinto", "readinto1", "readline", "readlines", "peek", "detach", "__iter__", "__next__"}
+
+
+def _refuse_keyboard(*args):
+    raise refusal("reading from the keyboard (sys.stdin)", _INSTEAD["builtins"])
 
 
 def keyboard():
@@ -144,12 +155,26 @@ def keyboard():
 _SLEEP = time.sleep
 _NO_PIPES = "a world has no pipes: use an asyncio.Queue between tasks, and a connection between hosts"
 _NO_POLLING = "it would wait for the real system, not for the world: use asyncio's functions"
+
+
+def _refuse_epoll(*args, **kwargs):
+    raise refusal("select.epoll", _NO_POLLING)
+
+
+class _Epoll:
+    """select.epoll while a world runs: a type, as before."""
+
+    _make = staticmethod(in_programs(getattr(select, "epoll", None), _refuse_epoll))
+
+    def __new__(cls, *args, **kwargs):
+        return cls._make(*args, **kwargs)
+
+
 _FUNCTIONS = [
     (os, _NO_PIPES, ("pipe", "pipe2", "eventfd", "openpty", "memfd_create")),
     (os, _NO_FILES, ("mkfifo", "mknod", "sync")),
     (os, _SHARED, ("fchdir", "chroot", "umask", "nice", "setpriority", "setuid", "seteuid", "setgid", "setegid", "setsid", "setpgid")),
     (os, "it would end the test: return from the program, or crash the host", ("_exit", "abort")),
-    (select, _NO_POLLING, ("epoll",)),
     (signal, _NO_SIGNALS, ("set_wakeup_fd", "alarm", "setitimer", "raise_signal", "pthread_kill", "pause", "sigwait", "sigwaitinfo",
                            "sigtimedwait", "siginterrupt", "pthread_sigmask")),
     (socket, "make a socket in the program, under the name socket.socket", ("fromfd",)),
@@ -159,6 +184,7 @@ _FUNCTIONS = [
 REFUSED = [
     _refused(time, "sleep", "it would stop every task of the world: use asyncio.sleep", kind=Blocked),
     (signal, "signal", in_programs(signal.signal, _signal)),
+    *([(select, "epoll", _Epoll)] if hasattr(select, "epoll") else []),
     *(_refused(module, name, instead, "a thread" if "thread" in module.__name__ else None)
       for module, instead, names in _FUNCTIONS for name in names if hasattr(module, name)),
 ]

@@ -213,15 +213,16 @@ class Socket(RealSocket):
     def sendall(self, data, flags=0):
         view = memoryview(data).cast("B")
         while view:
-            view = view[self.send(view) :]
+            view = view[self.send(view, flags) :]
 
     def sendto(self, data, *flags_and_address):
+        _check(flags_and_address[0] if len(flags_and_address) > 1 else 0)
         return self._call(SENDTO, 0, 0, self._address_in(flags_and_address[-1]), data)
 
     def sendmsg(self, buffers, *more):
         data = b"".join(buffers)
-        address = more[2] if len(more) > 2 else None
-        return self.send(data) if address is None else self.sendto(data, address)
+        flags, address = (more[1] if len(more) > 1 else 0), (more[2] if len(more) > 2 else None)
+        return self.send(data, flags) if address is None else self.sendto(data, flags, address)
 
     def recvmsg(self, bufsize, ancbufsize=0, flags=0):
         data, address = self.recvfrom(bufsize, flags)

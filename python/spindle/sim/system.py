@@ -180,6 +180,8 @@ class System:
         global _installed
         if current.world is not None:
             raise SimError("a world runs in this process already")
+        if threading.current_thread() is not threading.main_thread():
+            raise SimError("a world runs in the main thread only: a program that blocks another one could not be interrupted")
         if not hash_is_pinned():
             raise SimError(
                 "the order of sets of strings differs in each process, so that a seed would not give the same run; "

@@ -3,13 +3,15 @@
 import asyncio
 import json
 import random
+import signal
 import sys
+import traceback
 import warnings
 
 from .. import _core
 from ..tree import tree
 from .current import current
-from .errors import Deadlock, NotSimulated, SimError, Standstill, TimedOut, users_line
+from .errors import Deadlock, NotSimulated, SimError, Standstill, TimedOut, line_of, users_line
 from .host import Host
 from .links import Link, nanoseconds
 from .system import System
@@ -190,9 +192,6 @@ class World:
         with self._system:
             try:
                 self._steps(done)
-            except SystemExit as exc:
-                self._scene = self._trees()
-                raise self._noted(SimError(f"a program has called sys.exit({exc.code!r}); return from it instead")) from exc
             except Exception:
                 self._scene = self._trees()
                 raise
@@ -207,7 +206,7 @@ class World:
                     check()
             if done():
                 return
-            why, number = self._core.drive()
+            why, number = self._step()
             if why == "call":
                 function, args = self._calls.pop(number)
                 function(*args)
@@ -218,6 +217,14 @@ class World:
                 raise self._noted(Deadlock("every task waits, and nothing can wake one\n" + self._trees()))
             elif why == "standstill":
                 raise self._noted(Standstill("a task runs again and again and never waits for anything\n" + self._trees()))
+
+    def _step(self):
+        try:
+            return self._core.drive()
+        except SystemExit as exc:
+            if _of_signal_handler(exc):
+                raise
+            raise self._noted(SimError(f"a program has called sys.exit({exc.code!r}), at {line_of(exc)}; return from it instead")) from exc
 
     # Parts of a run: faults and amounts.
 
@@ -389,7 +396,7 @@ class World:
             left = [task for task in left if not task.done()] or _all_tasks(hosts)
             if not left:
                 break
-            why, number = self._core.drive()
+            why, number = self._step()
             if why == "call":
                 function, args = self._calls.pop(number)
                 if not isinstance(getattr(function, "__self__", None), Host):  # faults have an end
@@ -431,6 +438,12 @@ class World:
     def trace(self):
         """Return the events so far: dicts with At (in nanoseconds), Kind, From, To and Text."""
         return json.loads(self._core.trace())["Events"] or []
+
+
+def _of_signal_handler(exc):
+    """Report whether a handler of a real signal has raised: Python calls it between any two lines of a program."""
+    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()}
+    return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(exc.__traceback__))
 
 
 def _running_task():

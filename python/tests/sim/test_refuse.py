@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import ctypes
 import fcntl
 import io
 import multiprocessing
@@ -9,6 +10,7 @@ import os
 import pathlib
 import pdb
 import queue
+import re
 import resource
 import select
 import selectors
@@ -145,6 +147,85 @@ def waits_for_its_own_loop():
 def test_waits_below_python(call):
     said = refused(call, Blocked)
     assert "'alpha' has blocked its thread" in said and f"{__file__}:" in said
+
+
+_HELD = threading.Lock()
+_HELD.acquire()
+
+
+def enter_a_lock():
+    with _HELD:
+        pytest.fail("the lock was not free")
+
+
+@pytest.mark.parametrize("call", [_HELD.acquire, enter_a_lock])
+def test_a_lock_of_several_worlds(call):
+    returned = []
+    for _ in range(4):
+        refused(lambda: returned.append(call()), Blocked)
+    assert not returned
+
+
+def test_a_world_in_another_thread():
+    seen = []
+
+    def run():
+        world = World()
+        world.host("a").start(asyncio.sleep, 1)
+        try:
+            world.run()
+        except SimError as exc:
+            seen.append(str(exc))
+
+    other = threading.Thread(target=run)
+    other.start()
+    other.join(30)
+    assert len(seen) == 1 and "main thread" in seen[0]
+
+
+def test_a_socket_that_blocks_between_two_runs():
+    kept = []
+
+    async def program():
+        kept.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        await asyncio.sleep(9)
+
+    world = World()
+    world.host("a").serve(program)
+    world.run_for(1)
+    with pytest.raises(NotSimulated, match="a blocking call"):
+        kept[0].recv(1)
+    world.close()
+
+
+@pytest.mark.parametrize("send", [
+    lambda sock: sock.sendall(b"a", socket.MSG_OOB),
+    lambda sock: sock.sendto(b"a", socket.MSG_OOB, ("alpha", 9)),
+    lambda sock: sock.sendmsg([b"a"], [], socket.MSG_OOB),
+    lambda sock: sock.sendmsg([b"a"], [], socket.MSG_OOB, ("alpha", 9)),
+])
+def test_flags_of_calls_that_send(send):
+    assert "flags 0x1" in refused(lambda: send(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)))
+
+
+def test_looks_that_read_nothing():
+    seen = []
+
+    async def program():
+        seen.append((hasattr(sys.stdin, "buffer"), hasattr(sys.stdin, "read"), getattr(sys.stdin, "no such name", None), isinstance(1, select.epoll)))
+        with open(2, "w", closefd=False) as file, os.fdopen(os.dup(2), "w") as other:
+            seen.append((file.writable(), other.writable()))
+
+    world = World()
+    world.host("a").start(program)
+    world.run()
+    assert seen == [(hasattr(sys.stdin, "buffer"), True, None, False), (True, True)]
+
+
+def test_reads_of_the_keyboard_below_its_text(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"typed")))
+    for call in (lambda: sys.stdin.buffer.read(), lambda: list(sys.stdin), lambda: sys.stdin.detach()):
+        assert "reading from the keyboard" in refused(call)
 
 
 def test_a_lock_that_another_thread_releases():
@@ -311,13 +392,58 @@ def test_numbers_of_processes():
     assert os.getpid() not in seen
 
 
+def exits():
+    sys.exit(3)
+
+
+_EXITS = rf"sys.exit\(3\), at {re.escape(__file__)}:{exits.__code__.co_firstlineno + 1};"
+
+
 def test_sys_exit():
     async def program():
         await asyncio.sleep(1)
-        sys.exit(3)
+        exits()
 
     world = World(5)
     world.host("a").start(program)
-    with pytest.raises(SimError, match=r"sys.exit\(3\)") as caught:
+    with pytest.raises(SimError, match=_EXITS) as caught:
         world.run()
     assert caught.value.__notes__ == ["spindle.sim: seed 5, at 1.000000 s"]
+
+
+def test_sys_exit_at_the_end():
+    async def program():
+        try:
+            await asyncio.sleep(9)
+        finally:
+            exits()
+
+    world = World()
+    world.host("a").serve(program)
+    world.host("b").start(asyncio.sleep, 1)
+    with pytest.raises(SimError, match=_EXITS):
+        world.run()
+
+
+def test_exits_that_are_not_of_a_program():
+    async def program():
+        await asyncio.sleep(1)
+        send()
+
+    def send():
+        kill(pid, signal.SIGUSR1)
+
+    pid, kill = os.getpid(), ctypes.CDLL(None).kill
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: exits())
+    try:
+        world = World()
+        world.host("a").start(program)
+        with pytest.raises(SystemExit):
+            world.run()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    world = World()
+    world.host("a").start(asyncio.sleep, 2)
+    world.after(1, exits)
+    with pytest.raises(SystemExit):
+        world.run()
