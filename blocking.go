@@ -77,7 +77,7 @@ func FromGoroutine[T any](ctx context.Context, l *loop.Loop, fn func() (T, error
 		err   error
 		fault *PanicError
 	}
-	r, err := onloop.Call(l, ctx.Done(), func(done func(result)) {
+	r, err := onloop.Call(ctx, l, "FromGoroutine", func(done func(result)) {
 		r := result{}
 		returned := false
 		defer func() {
@@ -94,8 +94,6 @@ func FromGoroutine[T any](ctx context.Context, l *loop.Loop, fn func() (T, error
 		returned = true
 	})
 	switch {
-	case err == onloop.ErrStopped:
-		return r.value, context.Cause(ctx)
 	case err != nil:
 		return r.value, err
 	case r.fault != nil:

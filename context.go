@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -124,6 +125,8 @@ func (sc *Scope) Value(key any) any {
 	switch key.(type) {
 	case scopeKey:
 		return sc
+	case coro.Key:
+		return &sc.s.core
 	case *int:
 		if v := sc.contextState.standard().Value(key); v != nil {
 			return v

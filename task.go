@@ -142,6 +142,12 @@ func taskOn(c *coro.Coro) *Task {
 // Name returns the task's name.
 func (b *body) Name() string { return (*Task)(b).Name() }
 
+// NewWaker makes the Waker of the task's next wait.
+func (*body) NewWaker(ctx context.Context) (coro.Waker, error) {
+	w, err := NewWaker(ctx)
+	return coro.Waker(w), err
+}
+
 // Run runs the task to its end. Its frame is on the stack of every task: keep it small.
 func (b *body) Run(c *coro.Coro) {
 	t := (*Task)(b)

@@ -4,8 +4,7 @@ import (
 	"context"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/atclose"
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/onloop"
 )
 
 // direction is what a waiter of an Inbox waits to do. It is an index of Inbox.queues.
@@ -23,25 +22,29 @@ func (d direction) String() string {
 	return "Inbox.Get"
 }
 
+// refused is the panic message for a caller that would block the loop.
+func (d direction) refused() string {
+	if d == putting {
+		return "cosync: Inbox.Put" + wouldBlock
+	}
+	return "cosync: Inbox.Get" + wouldBlock
+}
+
+const wouldBlock = " would block the loop: in a task, pass the task's ctx; in a callback, use TryPut or TryGet"
+
 // remote wakes a waiter of an Inbox from any goroutine. Guarded by the Inbox's mutex until
 // the waiter is woken.
 type remote struct {
+	onloop.Parker
 	toward direction
-	l      *loop.Loop    // the task's loop; nil for a goroutine
-	post   func()        // wakes the task; called on its loop
-	signal chan struct{} // wakes the goroutine; holds one signal
-	err    error         // the result of the wait
+	err    error // the result of the wait
 }
 
-// wake ends the wait. It returns false if the loop of the waiting task is closed: then the
-// task no longer exists. If the loop is closed later, Close wakes the task first.
+// wake ends the wait. It returns false if the task that waited is gone with its loop. If the
+// loop is closed later, Close wakes the task first.
 func (f *remote) wake(err error) bool {
 	f.err = err
-	if f.l == nil {
-		f.signal <- struct{}{} // does not block: a wait has one signal
-		return true
-	}
-	return f.l.Internal().Post(atclose.Run, f.post) == nil
+	return f.Wake()
 }
 
 // checkpoint fails if ctx is cancelled. The caller may be a task or a goroutine.
@@ -60,63 +63,37 @@ func (b *Inbox[T]) wait(ctx context.Context, d direction, v T) (T, error) {
 	if b.capacity == 0 { // no value will ever fit
 		panic("cosync: Inbox not made by NewInbox")
 	}
-	if spindle.Current(ctx) != nil {
-		return b.park(ctx, d, v)
-	}
-	if loop.Internal().Current() != nil {
-		panic("cosync: " + d.String() + " would block the loop: in a task, pass the task's ctx; in a callback, use TryPut or TryGet")
-	}
-	return b.block(ctx, d, v)
-}
-
-// park waits in a task.
-func (b *Inbox[T]) park(ctx context.Context, d direction, v T) (T, error) {
-	waker, err := spindle.NewWaker(ctx)
-	if err != nil {
-		return v, err
-	}
 	w := b.waiter(d, v)
-	w.remote.l, w.waker = spindle.LoopOf(ctx), waker
-	b.join(w)
-	err = waker.Park(ctx, d.String(), w)
+	err := w.remote.Prepare(ctx, d.refused())
+	if err == nil {
+		err = b.join(ctx, w)
+	}
 	v = w.value
 	b.release(w)
 	return v, err
 }
 
-// block waits in a goroutine.
-func (b *Inbox[T]) block(ctx context.Context, d direction, v T) (T, error) {
-	w := b.waiter(d, v)
-	defer b.release(w)
-	b.join(w)
-	select {
-	case <-w.remote.signal:
-	case <-ctx.Done():
-		if w.abort() {
-			var zero T
-			return zero, context.Cause(ctx)
-		}
-		<-w.remote.signal
-	}
-	return w.value, w.remote.err
-}
-
-// join adds w to its queue, or serves it if that has become possible meanwhile.
-func (b *Inbox[T]) join(w *waiter[T]) {
+// join adds w to its queue and waits, or serves it if that has become possible meanwhile.
+func (b *Inbox[T]) join(ctx context.Context, w *waiter[T]) (err error) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	var done bool
-	var err error
 	if w.remote.toward == putting {
 		done, err = b.put(w.value)
 	} else {
 		w.value, done, err = b.get()
 	}
-	if done {
-		w.remote.wake(err)
-		return
+	if !done {
+		b.queues[w.remote.toward].push(w)
 	}
-	b.queues[w.remote.toward].push(w)
+	b.mu.Unlock()
+	if done {
+		w.remote.Pass()
+		return err
+	}
+	if err := w.remote.Park(ctx, w.remote.toward.String(), w); err != nil {
+		return err
+	}
+	return w.remote.err
 }
 
 func (b *Inbox[T]) waiter(d direction, v T) *waiter[T] {
@@ -128,8 +105,7 @@ func (b *Inbox[T]) waiter(d direction, v T) *waiter[T] {
 	}
 	b.mu.Unlock()
 	if w == nil {
-		w = &waiter[T]{remote: &remote{signal: make(chan struct{}, 1)}}
-		w.remote.post = func() { w.waker.Wake(w.remote.err) }
+		w = &waiter[T]{remote: &remote{}}
 		w.abort = func() bool {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -142,7 +118,8 @@ func (b *Inbox[T]) waiter(d direction, v T) *waiter[T] {
 
 func (b *Inbox[T]) release(w *waiter[T]) {
 	var zero T
-	w.value, w.remote.l, w.remote.err = zero, nil, nil
+	w.value, w.remote.err = zero, nil
+	w.remote.Release()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.spares < keepSpare {

@@ -67,10 +67,10 @@ func (h *handler) closeSocket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	closed, err := offLoop(r, func() (bool, error) {
-		expired, stop := after(snapshotWait)
+		ctx, stop := limit(snapshotWait)
 		defer stop()
 		found := false
-		if !s.callOnLoop(expired, func() {
+		if !s.callOnLoop(ctx, func() {
 			if p, ok := s.l.Internal().WatcherAt(kernel.Token(token)).(probe.SocketWatcher); ok {
 				found = true
 				p.AbortSocket()

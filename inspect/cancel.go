@@ -66,11 +66,11 @@ func countTasks(n int) string {
 // cancel looks for a task of the cancellation, and cancels. It returns the number of tasks
 // that are cancelled.
 func (s *source) cancel(c *cancellation) (int, error) {
-	expired, stop := after(snapshotWait)
+	ctx, stop := limit(snapshotWait)
 	defer stop()
 	own, begun := s.tasks.begin(true)
 	for ; !begun; own, begun = s.tasks.begin(true) {
-		if !s.waits(own, expired) {
+		if !s.waits(ctx, own) {
 			return 0, errNoAnswer
 		}
 	}
@@ -79,7 +79,7 @@ func (s *source) cancel(c *cancellation) (int, error) {
 	var walk probe.TaskWalk
 	more, tasks := true, 0
 	for more {
-		if !s.callOnLoop(expired, func() {
+		if !s.callOnLoop(ctx, func() {
 			began := s.l.Time()
 			if walk == nil {
 				if walk = snap.begin(s); walk == nil {

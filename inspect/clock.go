@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 )
@@ -23,15 +24,16 @@ func now() time.Duration { return time.Since(started) + time.Duration(ahead.Load
 // wallTime returns the time of day.
 func wallTime() time.Time { return time.Now() }
 
-// after returns a channel that receives a value after d, and a function that releases it.
-func after(d time.Duration) (c <-chan time.Time, stop func() bool) {
-	t := time.NewTimer(d)
-	return t.C, t.Stop
+// limit returns a context that ends after d, and a function that releases it.
+func limit(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d)
 }
 
-// afterPause is after for pauses between two actions, not for time limits.
+// afterPause returns a channel that receives a value after a pause of d between two actions, and
+// a function that releases it.
 func afterPause(d time.Duration) (c <-chan time.Time, stop func() bool) {
-	return after(d / time.Duration(max(faster.Load(), 1)))
+	t := time.NewTimer(d / time.Duration(max(faster.Load(), 1)))
+	return t.C, t.Stop
 }
 
 // afterFunc calls fn on a goroutine after a pause of d, unless it is stopped before.

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -58,8 +59,8 @@ func (v *vitals) read(s *source) {
 }
 
 // refresh reads the vitals of the loop, unless another call is doing so. It waits
-// until the loop has answered or expired receives a value.
-func (s *source) refresh(expired <-chan time.Time) {
+// until the loop has answered or ctx ends.
+func (s *source) refresh(ctx context.Context) {
 	s.mu.Lock()
 	if s.pending || !s.answers() {
 		s.mu.Unlock()
@@ -69,7 +70,7 @@ func (s *source) refresh(expired <-chan time.Time) {
 	s.mu.Unlock()
 	var v vitals
 	began := now()
-	answered := s.callOnLoop(expired, func() { v.read(s) })
+	answered := s.callOnLoop(ctx, func() { v.read(s) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending = false
@@ -87,22 +88,13 @@ func (s *source) refresh(expired <-chan time.Time) {
 // readLoops describes all loops.
 func readLoops() []inspectapi.Loop {
 	all := openSources()
-	expired, stop := after(answerWait)
+	ctx, stop := limit(answerWait)
 	defer stop()
-	closed := make(chan time.Time)
-	timeUp := sync.OnceFunc(func() { close(closed) })
 	var answers sync.WaitGroup
 	for _, s := range all {
-		answers.Go(func() { s.refresh(closed) })
+		answers.Go(func() { s.refresh(ctx) })
 	}
-	answered := make(chan struct{})
-	background(func() { answers.Wait(); close(answered) })
-	select {
-	case <-answered:
-	case <-expired:
-	}
-	timeUp()
-	<-answered
+	answers.Wait()
 	loops := make([]inspectapi.Loop, 0, len(all))
 	for _, s := range all {
 		loops = append(loops, s.describe())

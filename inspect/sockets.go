@@ -45,12 +45,12 @@ func (s *source) readSockets() []socketRow {
 	if rows, isNew := r.latest(); isNew || !s.answers() {
 		return rows
 	}
-	expired, stop := after(snapshotWait)
+	ctx, stop := limit(snapshotWait)
 	defer stop()
 	select {
 	case <-s.walkSockets():
 	case <-s.l.Done():
-	case <-expired:
+	case <-ctx.Done():
 	}
 	rows, _ := r.latest()
 	return rows

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -210,11 +211,11 @@ func (s *source) readTasks() (snap *taskSnapshot, stale bool) {
 	if snap == nil {
 		wait = firstWait
 	}
-	expired, stop := after(wait)
+	ctx, stop := limit(wait)
 	defer stop()
 	for s.answers() {
 		w, begun := r.beginAfter(snap)
-		if begun && !s.walkTasks(w) || !begun && s.l.Owns() || !s.waits(w, expired) {
+		if begun && !s.walkTasks(w) || !begun && s.l.Owns() || !s.waits(ctx, w) {
 			break // the loop is closed, would wait for itself, or does not answer in time
 		}
 		if r.gives(w) {
@@ -226,14 +227,14 @@ func (s *source) readTasks() (snap *taskSnapshot, stale bool) {
 	return snap, true
 }
 
-// waits waits for the end of a walk. It reports false if expired receives a value before, or
+// waits waits for the end of a walk. It reports false if ctx ends before, or
 // if the loop is closed.
-func (s *source) waits(w *taskWalk, expired <-chan time.Time) bool {
+func (s *source) waits(ctx context.Context, w *taskWalk) bool {
 	select {
 	case <-w.done:
 		return true
 	case <-s.l.Done():
-	case <-expired:
+	case <-ctx.Done():
 	}
 	return false
 }

@@ -59,16 +59,9 @@ func (c *Caller) homeOf(l *loop.Loop) *home {
 
 // wake wakes the waiter's goroutine or task. The caller holds c.mu.
 func (w *waiter) wake() {
-	p, l := w.home, w.l
-	switch {
-	case l == nil:
-		w.signal <- struct{}{}
-		return
-	case l.Owns():
-		w.waker.Wake(nil)
-		return
-	case l != p.l: // a stream that is read on another loop than it was opened on
-		w.parker.wake()
+	p, l := w.home, w.Loop()
+	if l == nil || l.Owns() || l != p.l { // not p.l: a stream that is read on another loop than it was opened on
+		w.Wake()
 		return
 	}
 	if p.last != nil {
@@ -91,7 +84,7 @@ func (p *home) wakeAll() {
 	for w := p.first; w != nil; {
 		next := w.next
 		w.next = nil
-		w.waker.Wake(nil)
+		w.Wake()
 		w = next
 	}
 	p.first, p.last = nil, nil

@@ -123,7 +123,7 @@ func (t *topic) putAll(e *Envelope) error {
 		g.q.mu.Unlock()
 	}
 	for _, x := range takers {
-		x.wake()
+		x.Wake()
 	}
 	switch {
 	case full:

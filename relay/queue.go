@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/onloop"
 )
 
 // queue is the bounded queue of a queue group. Publishers wait while it is full, members
@@ -24,7 +24,7 @@ type queue struct {
 // node is a publisher or a member that waits. Guarded by the queue's mutex until it is
 // taken out of its list.
 type node struct {
-	parker
+	onloop.Parker
 	q          *queue
 	in         *nodes // nil once it is taken out
 	prev, next *node
@@ -77,7 +77,7 @@ func (q *queue) tryPut(e *Envelope) error {
 	taker, err := q.put(e)
 	q.mu.Unlock()
 	if taker != nil {
-		taker.wake()
+		taker.Wake()
 	}
 	return err
 }
@@ -126,7 +126,7 @@ func (q *queue) pop() *Envelope {
 // waitPut waits until e fits.
 func (q *queue) waitPut(ctx context.Context, e *Envelope) error {
 	x := &node{q: q, e: e}
-	if err := x.prepare(ctx, "Publish"); err != nil {
+	if err := x.Prepare(ctx, "relay: Publish"+wouldBlock); err != nil {
 		return err
 	}
 	q.mu.Lock()
@@ -134,32 +134,47 @@ func (q *queue) waitPut(ctx context.Context, e *Envelope) error {
 	if err != ErrFull {
 		q.mu.Unlock()
 		if taker != nil {
-			taker.wake()
+			taker.Wake()
 		}
-		x.pass()
+		x.Pass()
 		return err
 	}
 	q.putting.push(x)
 	q.mu.Unlock()
-	if err := x.block(ctx, "relay: Publish, the queue is full", x); err != nil {
+	if err := x.Park(ctx, "relay: Publish, the queue is full", x); err != nil {
 		return err
 	}
 	return x.err
 }
 
+// ownGoroutine is a context that never ends, of a goroutine that this package has started.
+// It needs no check whether the goroutine may block, and has a node for its waits.
+type ownGoroutine struct {
+	context.Context
+	node node
+}
+
 // take waits for an envelope, for a member.
-func (q *queue) take(ctx context.Context, s *subscription) (e *Envelope, err error) {
-	var x *node
+func (q *queue) take(ctx context.Context, s *subscription) (*Envelope, error) {
 	if own, ok := ctx.(*ownGoroutine); ok {
-		x = &own.node
-		defer x.clear()
-	} else {
-		x = spareNodes.Get().(*node)
-		defer x.release()
+		x := &own.node
+		_ = x.PrepareGoroutine(ctx) // ctx does not end
+		e, err := q.takeWith(ctx, s, x)
+		x.clear()
+		return e, err
 	}
-	if err := x.prepare(ctx, "Next"); err != nil {
+	x := spareNodes.Get().(*node)
+	if err := x.Prepare(ctx, "relay: Next"+wouldBlock); err != nil {
 		return nil, err
 	}
+	e, err := q.takeWith(ctx, s, x)
+	x.clear()
+	spareNodes.Put(x) // not if the wait did not return: a Parker has no other use then
+	return e, err
+}
+
+// takeWith is take with a node that is prepared.
+func (q *queue) takeWith(ctx context.Context, s *subscription, x *node) (e *Envelope, err error) {
 	q.mu.Lock()
 	var putter *node
 	switch {
@@ -171,16 +186,16 @@ func (q *queue) take(ctx context.Context, s *subscription) (e *Envelope, err err
 		x.q, x.taker = q, s
 		q.taking.push(x)
 		q.mu.Unlock()
-		if err := x.block(ctx, "relay: Next, the queue is empty", x); err != nil {
+		if err := x.Park(ctx, "relay: Next, the queue is empty", x); err != nil {
 			return nil, err
 		}
 		return x.e, x.err
 	}
 	q.mu.Unlock()
 	if putter != nil {
-		putter.wake()
+		putter.Wake()
 	}
-	x.pass()
+	x.Pass()
 	return e, err
 }
 
@@ -198,14 +213,9 @@ func (q *queue) refill() *node {
 // spareNodes are nodes that are not in use.
 var spareNodes = sync.Pool{New: func() any { return &node{} }}
 
-// release takes back a node.
-func (x *node) release() {
-	x.clear()
-	spareNodes.Put(x)
-}
-
 func (x *node) clear() {
-	x.q, x.e, x.err, x.taker, x.waker = nil, nil, nil, nil, spindle.Waker{}
+	x.q, x.e, x.err, x.taker = nil, nil, nil, nil
+	x.Release()
 }
 
 // leave takes a member out. Its waiting calls of Next end. If it was the last one, leave
@@ -230,7 +240,7 @@ func (q *queue) leave(s *subscription) (rest []*Envelope) {
 	}
 	q.mu.Unlock()
 	for _, x := range wake {
-		x.wake()
+		x.Wake()
 	}
 	return rest
 }
@@ -241,7 +251,7 @@ func (q *queue) end() (rest []*Envelope) {
 	rest, wake := q.finish(nil, ErrClosed)
 	q.mu.Unlock()
 	for _, x := range wake {
-		x.wake()
+		x.Wake()
 	}
 	return rest
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/internal/traceparent"
 )
 
@@ -24,9 +25,9 @@ type Request struct {
 	key    callKey // in service.running
 
 	// Guarded by s.mu.
-	allowed uint32  // items that the caller accepts in all
-	credit  *parker // the handler waits for credit
-	gone    bool    // the caller has cancelled the call
+	allowed uint32         // items that the caller accepts in all
+	credit  *onloop.Parker // the handler waits for credit
+	gone    bool           // the caller has cancelled the call
 }
 
 // running is a request with its handler's context.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/tracing"
 )
@@ -299,7 +300,7 @@ func (s *service) receive(e *Envelope) {
 	key := keyOf(e)
 	s.mu.Lock()
 	v := s.running[key]
-	var wake *parker
+	var wake *onloop.Parker
 	switch e.Kind {
 	case KindCancel:
 		if v == nil {
@@ -327,7 +328,7 @@ func (s *service) receive(e *Envelope) {
 		v.stop() // first, so that Send returns the error of its context, if that is the handler's
 	}
 	if wake != nil {
-		wake.wake()
+		wake.Wake()
 	}
 }
 

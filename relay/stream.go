@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/spindleloop/spindle/internal/onloop"
 )
 
 // Stream is a call with a stream of replies. Its methods are for one task or goroutine at a
@@ -228,24 +230,24 @@ func (r *Request) Send(ctx context.Context, body []byte) error {
 	}
 	s := r.s
 	for {
-		p := &parker{}
-		if err := p.prepare(ctx, "Send"); err != nil {
+		p := &onloop.Parker{}
+		if err := p.Prepare(ctx, "relay: Send"+wouldBlock); err != nil {
 			return err
 		}
 		s.mu.Lock()
 		if r.gone {
 			s.mu.Unlock()
-			p.pass()
+			p.Pass()
 			return fmt.Errorf("%w: the caller of %s has left: %w", ErrClosed, r.Subject, context.Canceled)
 		}
 		if r.sent < r.allowed {
 			s.mu.Unlock()
-			p.pass()
+			p.Pass()
 			break
 		}
 		r.credit = p
 		s.mu.Unlock()
-		if err := p.block(ctx, "relay: Send, the caller does not read", (*creditWait)(r)); err != nil {
+		if err := p.Park(ctx, "relay: Send, the caller does not read", (*creditWait)(r)); err != nil {
 			return err
 		}
 	}

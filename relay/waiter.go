@@ -4,16 +4,17 @@ import (
 	"context"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/loop"
 )
 
 // waiter is a call, from its request to its end. A waiter of Call is reused.
 type waiter struct {
-	parker // of the task or goroutine that waits, while parked
-	c      *Caller
-	req    *outgoing
-	home   *home  // of the caller
-	alarm  *alarm // nil unless the call has a deadline of its own
+	onloop.Parker // of the task or goroutine that waits, while parked
+	c             *Caller
+	req           *outgoing
+	home          *home  // of the caller
+	alarm         *alarm // nil unless the call has a deadline of its own
 
 	// Guarded by c.mu.
 	reply        *Envelope
@@ -99,20 +100,23 @@ func (w *waiter) stopAlarm() bool {
 	return false
 }
 
+// wouldBlock ends the message about a call on a goroutine that runs a loop.
+const wouldBlock = " would block the loop: in a task, pass the task's context"
+
 // wait waits until there is a result or an item. If ctx ends first, wait fails, and the
 // call goes on.
 func (w *waiter) wait(ctx context.Context) error {
-	if err := w.prepare(ctx, "Call"); err != nil {
+	if err := w.Prepare(ctx, "relay: Call"+wouldBlock); err != nil {
 		return err
 	}
 	if !w.park() {
-		w.pass()
+		w.Pass()
 		return nil
 	}
-	if w.l != nil {
-		w.l.Internal().ExpectPost()
+	if l := w.Loop(); l != nil {
+		l.Internal().ExpectPost()
 	}
-	return w.block(ctx, "relay: reply", w)
+	return w.Park(ctx, "relay: reply", w)
 }
 
 // park reports whether there is nothing to read, and the caller has to wait.

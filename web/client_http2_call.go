@@ -13,6 +13,7 @@ import (
 	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/internal/http2"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // h2Call is a request on a stream, and its response. Loop goroutine only.
@@ -152,7 +153,7 @@ func (c *h2Call) await(place **waiter, what string, ready func() bool) error {
 	for {
 		var over, drives bool
 		var w waiter
-		err, closed := awaitOn(l, what, func(done func(error)) {
+		err := awaitOn(l, what, func(done func(error)) {
 			over = ready()
 			drives = !over && (hc.undriven() || hc.orphaned && !inTask)
 			if over || drives {
@@ -166,7 +167,7 @@ func (c *h2Call) await(place **waiter, what string, ready func() bool) error {
 			*place = nil
 		}
 		switch {
-		case closed != nil:
+		case err == loop.ErrClosed:
 			return net.ErrClosed
 		case err != nil:
 			return err

@@ -1,9 +1,9 @@
 package web
 
 import (
+	"context"
 	"net/http"
 
-	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/loop"
@@ -21,19 +21,26 @@ func (st *loopState) await(what string, begin func(done func(error))) error {
 			})
 		}
 	}
-	result, err := awaitOn(st.l, what, call)
-	if err != nil {
+	err := awaitOn(st.l, what, call)
+	if err == loop.ErrClosed {
 		return http.ErrServerClosed
 	}
-	return result
+	return err
 }
 
-// awaitOn is await on any loop. It fails with closed if the loop closes before.
-func awaitOn(l *loop.Loop, what string, begin func(done func(error))) (result, closed error) {
+// awaitOn is await on any loop. It fails with loop.ErrClosed if the loop closes before.
+func awaitOn(l *loop.Loop, what string, begin func(done func(error))) error {
+	ctx := context.Background()
 	if l.Owns() {
-		return awaitInTask(l, what, begin), nil
+		if ctx = coro.Here(l); ctx == nil {
+			panic("web: a request or response is used in a callback of the loop; start a task")
+		}
 	}
-	return onloop.Call(l, nil, begin)
+	result, err := onloop.Call(ctx, l, what, begin)
+	if err != nil {
+		return err
+	}
+	return result
 }
 
 // waiter is a call that waits until done is called.
@@ -53,36 +60,6 @@ func (st *loopState) awaitIn(place **waiter, what string, begin func(w *waiter))
 		w.done = done
 		begin(&w)
 	})
-}
-
-// awaitInTask is await in a task.
-func awaitInTask(l *loop.Loop, what string, begin func(done func(error))) error {
-	ctx := coro.Here(l)
-	if ctx == nil {
-		panic("web: a request or response is used in a callback of the loop; start a task")
-	}
-	over := false
-	var result error
-	var waker spindle.Waker
-	begin(func(err error) {
-		over, result = true, err
-		waker.Wake(nil)
-	})
-	var err error
-	waker, err = spindle.NewWaker(ctx)
-	switch {
-	case over && err == nil:
-		waker.Pass()
-		fallthrough
-	case over:
-		return result // the result counts, even if ctx is cancelled
-	case err != nil:
-		return err
-	}
-	if err := waker.Park(ctx, what, spindle.AbortFunc(func() bool { return !over })); err != nil {
-		return err
-	}
-	return result
 }
 
 // do calls fn on the loop and waits until it returns.

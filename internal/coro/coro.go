@@ -20,6 +20,8 @@ type Body interface {
 	// Bind makes the wait that begins end also with ctx, which may be one that is not
 	// the task's. If something has to be undone after the wait, Bind calls AfterWait.
 	Bind(ctx context.Context)
+	// NewWaker returns the Waker of the task's next wait with ctx. It fails if ctx has ended.
+	NewWaker(ctx context.Context) (Waker, error)
 }
 
 // Aborter undoes what was arranged for a wait, when the wait is cancelled. It reports
@@ -290,6 +292,9 @@ func (c *Coro) Waker() Waker { return Waker{c, c.seq} }
 
 // NextWaker returns the Waker of the coroutine's next wait.
 func (c *Coro) NextWaker() Waker { return Waker{c, c.seq + 1} }
+
+// NewWaker is NextWaker for a wait with ctx. It fails if ctx has ended. The coroutine runs.
+func (c *Coro) NewWaker(ctx context.Context) (Waker, error) { return c.body.NewWaker(ctx) }
 
 // End ends the wait of the coroutine, which must wait, with err.
 func (c *Coro) End(err error) {

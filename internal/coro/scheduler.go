@@ -86,6 +86,19 @@ func Here(l *loop.Loop) context.Context {
 	return nil
 }
 
+// Key is the key for which the Value of a task's context is the Scheduler of its loop.
+type Key struct{}
+
+// Calling returns the coroutine of the calling task. It returns nil if the caller is not a task
+// of the loop that ctx belongs to. Any goroutine may call it.
+func Calling(ctx context.Context) *Coro {
+	s, _ := ctx.Value(Key{}).(*Scheduler)
+	if s == nil || !s.loop.Owns() {
+		return nil
+	}
+	return s.running
+}
+
 // Running returns the coroutine of the task that is executing. It returns nil if that is
 // a callback of the loop.
 func (s *Scheduler) Running() *Coro { return s.running }

@@ -23,7 +23,7 @@ func Run[T any](n *spindle.Nursery, name string, fn func(context.Context) (T, er
 		value T
 		err   error
 	}
-	r, err := onloop.Call(spindle.LoopOf(n.Scope()), n.Scope().Done(), func(done func(result)) {
+	r, err := onloop.Call(n.Scope(), spindle.LoopOf(n.Scope()), name, func(done func(result)) {
 		r := result{err: net.ErrClosed}
 		if n.Ended() || n.Scope().Err() != nil {
 			done(r)
