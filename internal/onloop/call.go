@@ -73,6 +73,7 @@ func callInTask[T any](ctx context.Context, l *loop.Loop, what string, start fun
 		over, result = true, value
 		p.waker.Wake(nil)
 	})
+	p.l = l
 	p.waker, err = c.NewWaker(ctx)
 	switch {
 	case bool(over) && err == nil:

@@ -21,9 +21,17 @@ import (
 // what was arranged guards the Parker until then, usually by a mutex. If Park does not return,
 // because its task is made to exit, the Parker must not be used again.
 type Parker struct {
-	waker  coro.Waker    // the task's; zero for a goroutine
-	signal chan struct{} // the goroutine's; holds one signal
-	post   func()        // wakes the task, on its loop; made when first needed
+	// The task's; nil and zero for a goroutine. The loop is also that of the Waker, but a goroutine
+	// on another processor would wait for the memory of the coroutine, which its loop writes.
+	l     *loop.Loop
+	waker coro.Waker
+	far   *far // nil until a goroutine waits, or wakes the task
+}
+
+// far is what a Parker needs for goroutines that do not run its loop. It is kept for later waits.
+type far struct {
+	signal chan struct{} // wakes the goroutine that waits; holds one signal
+	post   func()        // wakes the task, on its loop
 }
 
 // Prepare begins a wait of the caller, which must follow: by Park, or by Pass if there is nothing
@@ -32,7 +40,9 @@ type Parker struct {
 // refused.
 func (p *Parker) Prepare(ctx context.Context, refused string) (err error) {
 	if c := coro.Calling(ctx); c != nil {
-		p.waker, err = c.NewWaker(ctx)
+		if p.waker, err = c.NewWaker(ctx); err == nil {
+			p.l = p.waker.Loop()
+		}
 		return err
 	}
 	if loop.Internal().Current() != nil {
@@ -43,9 +53,12 @@ func (p *Parker) Prepare(ctx context.Context, refused string) (err error) {
 
 // PrepareGoroutine is Prepare for a goroutine that is known to run no loop.
 func (p *Parker) PrepareGoroutine(ctx context.Context) error {
-	p.waker = coro.Waker{}
-	if p.signal == nil {
-		p.signal = make(chan struct{}, 1)
+	p.Release()
+	if p.far == nil {
+		p.far = &far{}
+	}
+	if p.far.signal == nil {
+		p.far.signal = make(chan struct{}, 1)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -54,20 +67,15 @@ func (p *Parker) PrepareGoroutine(ctx context.Context) error {
 }
 
 // Loop returns the loop of the task that waits, or nil if a goroutine does.
-func (p *Parker) Loop() *loop.Loop {
-	if p.waker.Coro() == nil {
-		return nil
-	}
-	return p.waker.Loop()
-}
+func (p *Parker) Loop() *loop.Loop { return p.l }
 
 // Park waits for Wake. If ctx ends first, it calls abort, which undoes what was arranged and
 // returns true; then Park fails with the cancellation. Abort returns false if Wake was called or
 // will be, and Park waits for it: a result that comes together with a cancellation is not lost.
 // What names the wait in the task tree.
 func (p *Parker) Park(ctx context.Context, what string, abort coro.Aborter) error {
-	if c := p.waker.Coro(); c != nil {
-		if ctx != c.Context() {
+	if p.l != nil {
+		if c := p.waker.Coro(); ctx != c.Context() {
 			c.BindNext()
 		}
 		sw, err := p.waker.Leave(ctx, what, abort)
@@ -79,16 +87,16 @@ func (p *Parker) Park(ctx context.Context, what string, abort coro.Aborter) erro
 	}
 	done := ctx.Done()
 	if done == nil {
-		<-p.signal
+		<-p.far.signal
 		return nil
 	}
 	select {
-	case <-p.signal:
+	case <-p.far.signal:
 	case <-done:
 		if abort.Abort() {
 			return context.Cause(ctx)
 		}
-		<-p.signal
+		<-p.far.signal
 	}
 	return nil
 }
@@ -96,26 +104,28 @@ func (p *Parker) Park(ctx context.Context, what string, abort coro.Aborter) erro
 // Pass takes the place of Park where the wait is over already. Wake must not be called for this
 // wait.
 func (p *Parker) Pass() {
-	if p.waker.Coro() != nil {
+	if p.l != nil {
 		p.waker.Pass()
 	}
 }
 
 // Wake ends the wait. It reports false if the task that waited is gone with its loop.
 func (p *Parker) Wake() bool {
-	l := p.Loop()
 	switch {
-	case l == nil:
-		p.signal <- struct{}{} // does not block: a wait has one signal
+	case p.l == nil:
+		p.far.signal <- struct{}{} // does not block: a wait has one signal
 		return true
-	case l.Owns():
+	case p.l.Owns():
 		return p.waker.Wake(nil)
 	}
-	if p.post == nil {
-		p.post = func() { p.waker.Wake(nil) }
+	if p.far == nil {
+		p.far = &far{}
 	}
-	return l.Internal().Post(atclose.Run, p.post) == nil
+	if p.far.post == nil {
+		p.far.post = func() { p.waker.Wake(nil) }
+	}
+	return p.l.Internal().Post(atclose.Run, p.far.post) == nil
 }
 
-// Release drops the reference to the task whose wait has ended.
-func (p *Parker) Release() { p.waker = coro.Waker{} }
+// Release drops the references to the task whose wait has ended.
+func (p *Parker) Release() { p.l, p.waker = nil, coro.Waker{} }
