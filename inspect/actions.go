@@ -67,10 +67,10 @@ func (h *handler) closeSocket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	closed, err := offLoop(r, func() (bool, error) {
-		ctx, stop := limit(snapshotWait)
+		expired, stop := after(snapshotWait)
 		defer stop()
 		found := false
-		if !s.callOnLoop(ctx, func() {
+		if !s.callOnLoop(expired, func() {
 			if p, ok := s.l.Internal().WatcherAt(kernel.Token(token)).(probe.SocketWatcher); ok {
 				found = true
 				p.AbortSocket()

@@ -66,11 +66,11 @@ func countTasks(n int) string {
 // cancel looks for a task of the cancellation, and cancels. It returns the number of tasks
 // that are cancelled.
 func (s *source) cancel(c *cancellation) (int, error) {
-	ctx, stop := limit(snapshotWait)
+	expired, stop := after(snapshotWait)
 	defer stop()
 	own, begun := s.tasks.begin(true)
 	for ; !begun; own, begun = s.tasks.begin(true) {
-		if !s.waits(ctx, own) {
+		if !s.waits(own, expired) {
 			return 0, errNoAnswer
 		}
 	}
@@ -79,7 +79,7 @@ func (s *source) cancel(c *cancellation) (int, error) {
 	var walk probe.TaskWalk
 	more, tasks := true, 0
 	for more {
-		if !s.callOnLoop(ctx, func() {
+		if !s.callOnLoop(expired, func() {
 			began := s.l.Time()
 			if walk == nil {
 				if walk = snap.begin(s); walk == nil {

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 )
@@ -24,16 +23,15 @@ func now() time.Duration { return time.Since(started) + time.Duration(ahead.Load
 // wallTime returns the time of day.
 func wallTime() time.Time { return time.Now() }
 
-// limit returns a context that ends after d, and a function that releases it.
-func limit(d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), d)
+// after returns a channel that receives a value after d, and a function that releases it.
+func after(d time.Duration) (c <-chan time.Time, stop func() bool) {
+	t := time.NewTimer(d)
+	return t.C, t.Stop
 }
 
-// afterPause returns a channel that receives a value after a pause of d between two actions, and
-// a function that releases it.
+// afterPause is after for pauses between two actions, not for time limits.
 func afterPause(d time.Duration) (c <-chan time.Time, stop func() bool) {
-	t := time.NewTimer(d / time.Duration(max(faster.Load(), 1)))
-	return t.C, t.Stop
+	return after(d / time.Duration(max(faster.Load(), 1)))
 }
 
 // afterFunc calls fn on a goroutine after a pause of d, unless it is stopped before.

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -59,8 +58,8 @@ func (v *vitals) read(s *source) {
 }
 
 // refresh reads the vitals of the loop, unless another call is doing so. It waits
-// until the loop has answered or ctx ends.
-func (s *source) refresh(ctx context.Context) {
+// until the loop has answered or expired receives a value.
+func (s *source) refresh(expired <-chan time.Time) {
 	s.mu.Lock()
 	if s.pending || !s.answers() {
 		s.mu.Unlock()
@@ -70,7 +69,7 @@ func (s *source) refresh(ctx context.Context) {
 	s.mu.Unlock()
 	var v vitals
 	began := now()
-	answered := s.callOnLoop(ctx, func() { v.read(s) })
+	answered := s.callOnLoop(expired, func() { v.read(s) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending = false
@@ -88,13 +87,22 @@ func (s *source) refresh(ctx context.Context) {
 // readLoops describes all loops.
 func readLoops() []inspectapi.Loop {
 	all := openSources()
-	ctx, stop := limit(answerWait)
+	expired, stop := after(answerWait)
 	defer stop()
+	closed := make(chan time.Time)
+	timeUp := sync.OnceFunc(func() { close(closed) })
 	var answers sync.WaitGroup
 	for _, s := range all {
-		answers.Go(func() { s.refresh(ctx) })
+		answers.Go(func() { s.refresh(closed) })
 	}
-	answers.Wait()
+	answered := make(chan struct{})
+	background(func() { answers.Wait(); close(answered) })
+	select {
+	case <-answered:
+	case <-expired:
+	}
+	timeUp()
+	<-answered
 	loops := make([]inspectapi.Loop, 0, len(all))
 	for _, s := range all {
 		loops = append(loops, s.describe())

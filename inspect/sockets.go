@@ -45,12 +45,12 @@ func (s *source) readSockets() []socketRow {
 	if rows, isNew := r.latest(); isNew || !s.answers() {
 		return rows
 	}
-	ctx, stop := limit(snapshotWait)
+	expired, stop := after(snapshotWait)
 	defer stop()
 	select {
 	case <-s.walkSockets():
 	case <-s.l.Done():
-	case <-ctx.Done():
+	case <-expired:
 	}
 	rows, _ := r.latest()
 	return rows

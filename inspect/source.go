@@ -1,11 +1,11 @@
 package inspect
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
-	"github.com/spindleloop/spindle/internal/onloop"
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -68,19 +68,32 @@ func knownSource(id uint64) *source {
 	return sources.byID[id]
 }
 
-// callOnLoop runs fn on the loop and waits for it. It reports whether fn has run to its end. If
-// ctx ends before fn has begun, fn does not run: an inspector must not hang with the loop that it
-// looks at. Fn itself must be short.
-func (s *source) callOnLoop(ctx context.Context, fn func()) bool {
+// callOnLoop runs fn on the loop and waits for it, at most until expired receives a value. It
+// reports whether fn has run to its end. If it reports false, fn will not begin any more,
+// or will be running for a while: unlike onloop.Call it does not wait for a call that has
+// begun, because an inspector must not hang with the loop that it looks at.
+func (s *source) callOnLoop(expired <-chan time.Time, fn func()) bool {
 	if s.l.Owns() {
 		fn()
 		return true
 	}
-	returned, err := onloop.Call(ctx, s.l, "inspect", func(done func(bool)) {
-		returned := false
-		defer func() { done(returned) }()
-		fn()
-		returned = true
+	done := make(chan struct{})
+	var dropped atomic.Bool // the caller does not wait any more
+	err := s.l.Internal().Post(atclose.Drop, func() {
+		if !dropped.Load() {
+			fn()
+			close(done)
+		}
 	})
-	return returned && err == nil
+	if err != nil {
+		return false
+	}
+	select {
+	case <-done:
+		return true
+	case <-s.l.Done():
+	case <-expired:
+	}
+	dropped.Store(true)
+	return false
 }

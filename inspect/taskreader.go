@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -211,11 +210,11 @@ func (s *source) readTasks() (snap *taskSnapshot, stale bool) {
 	if snap == nil {
 		wait = firstWait
 	}
-	ctx, stop := limit(wait)
+	expired, stop := after(wait)
 	defer stop()
 	for s.answers() {
 		w, begun := r.beginAfter(snap)
-		if begun && !s.walkTasks(w) || !begun && s.l.Owns() || !s.waits(ctx, w) {
+		if begun && !s.walkTasks(w) || !begun && s.l.Owns() || !s.waits(w, expired) {
 			break // the loop is closed, would wait for itself, or does not answer in time
 		}
 		if r.gives(w) {
@@ -227,14 +226,14 @@ func (s *source) readTasks() (snap *taskSnapshot, stale bool) {
 	return snap, true
 }
 
-// waits waits for the end of a walk. It reports false if ctx ends before, or
+// waits waits for the end of a walk. It reports false if expired receives a value before, or
 // if the loop is closed.
-func (s *source) waits(ctx context.Context, w *taskWalk) bool {
+func (s *source) waits(w *taskWalk, expired <-chan time.Time) bool {
 	select {
 	case <-w.done:
 		return true
 	case <-s.l.Done():
-	case <-ctx.Done():
+	case <-expired:
 	}
 	return false
 }

@@ -127,5 +127,5 @@ func (p *Parker) Wake() bool {
 	return p.l.Internal().Post(atclose.Run, p.far.post) == nil
 }
 
-// Release drops the references to the task whose wait has ended.
+// Release drops the references to a task after its wait.
 func (p *Parker) Release() { p.l, p.waker = nil, coro.Waker{} }

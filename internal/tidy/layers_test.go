@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"internal/goid":                  {},
 	"internal/probe":                 {},
 	"internal/inspectapi":            {},
-	"inspect":                        {".", "internal/atclose", "internal/goid", "internal/inspectapi", "internal/kernel", "internal/onloop", "internal/probe", "internal/sock", "loop", "web"},
+	"inspect":                        {".", "internal/atclose", "internal/goid", "internal/inspectapi", "internal/kernel", "internal/probe", "internal/sock", "loop", "web"},
 	"internal/http1":                 {},
 	"internal/http2":                 {"golang.org/x/net/http2/hpack"},
 	"ws/internal/deflate":            {},
