@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/spindleloop/spindle/internal/atclose"
-	"github.com/spindleloop/spindle/internal/wheel"
+	"github.com/spindleloop/spindle/loop/internal/wheel"
 )
 
 // Close releases the loop. It fails with ErrRunning while the loop runs, and with

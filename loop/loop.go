@@ -62,7 +62,7 @@ import (
 	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/probe"
-	"github.com/spindleloop/spindle/internal/wheel"
+	"github.com/spindleloop/spindle/loop/internal/wheel"
 )
 
 // eventBatch is the number of fd events that one wait can return.

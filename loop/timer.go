@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/wheel"
+	"github.com/spindleloop/spindle/loop/internal/wheel"
 )
 
 // Timer identifies a callback of CallLater or CallAt. The zero Timer identifies none.

@@ -13,13 +13,13 @@ var onlyIn = []struct {
 	allowed []string
 	why     string
 }{
-	{"time.Now", false, []string{"loop/watchdog.go", "internal/kernel/", "examples/internal/servertest/", "sim/bubble.go", "cmd/", "ws/conn.go", "relay/clock.go", "relay/gateway/clock.go", "either/goroutine.go", "inspect/clock.go", "internal/relaybench/", "examples/callbackloop/", "examples/taskloop/"}, "the kernel's Clock tells the time, so that it can be simulated"},
-	{"time.Since", false, []string{"internal/kernel/", "sim/bubble.go", "cmd/", "inspect/clock.go", "internal/relaybench/"}, "the kernel's Clock tells the time, so that it can be simulated"},
+	{"time.Now", false, []string{"loop/watchdog.go", "internal/kernel/", "examples/internal/servertest/", "sim/bubble.go", "cmd/", "ws/conn.go", "relay/clock.go", "relay/gateway/clock.go", "either/goroutine.go", "inspect/clock.go", "examples/callbackloop/", "examples/taskloop/"}, "the kernel's Clock tells the time, so that it can be simulated"},
+	{"time.Since", false, []string{"internal/kernel/", "sim/bubble.go", "cmd/", "inspect/clock.go"}, "the kernel's Clock tells the time, so that it can be simulated"},
 	{"time.Sleep", true, []string{"cmd/spindle/bench_wait.go", "cmd/spindle/demo/demo.go", "sim/stall_test.go", "inspect/blocked_test.go", "inspect/loops_test.go"}, "sleeping hides a condition to wait for"},
 	{"time.After", true, []string{"inspect/blocked_test.go", "internal/http2attack/"}, "a timer of the loop, or a condition"},
 	{"time.Tick", true, nil, "a timer of the loop, or a condition"},
 	{"time.AfterFunc", false, []string{"cmd/spindle/bench_timers.go", "sim/bubble.go", "sim/stall.go", "relay/clock.go", "inspect/clock.go", "loop/gowait.go"}, "CallLater is the timer here"},
-	{"time.NewTimer", false, []string{"loop/watchdog.go", "internal/leak/", "sim/bubble.go", "either/goroutine.go", "cmd/", "inspect/clock.go", "internal/relaybench/", "examples/planes/main.go"}, "CallLater is the timer here; the watchdog must not depend on the loop it watches"},
+	{"time.NewTimer", false, []string{"loop/watchdog.go", "internal/leak/", "sim/bubble.go", "either/goroutine.go", "cmd/", "inspect/clock.go", "examples/planes/main.go"}, "CallLater is the timer here; the watchdog must not depend on the loop it watches"},
 	{"rand.Uint64", false, []string{"internal/kernel/"}, "the kernel's Rand is the source, so that it can be simulated"},
 	{"net.Dial", false, nil, "sockets are the kernel's"},
 	{"net.Listen", false, []string{"examples/callbackloop/", "examples/taskloop/"}, "sockets are the kernel's"},
@@ -28,10 +28,8 @@ var onlyIn = []struct {
 
 // goStatements are the files that may start goroutines.
 var goStatements = []string{
-	"internal/kernel/notify_linux.go", // waits for a poller, while the loop does not
-	"internal/relaybench/",            // measures goroutines
-	"internal/http2attack/",           // an attacker that sends and receives, for tests
-
+	"internal/kernel/notify_linux.go",    // waits for a poller, while the loop does not
+	"internal/http2attack/",              // an attacker that sends and receives, for tests
 	"internal/kernel/system.go",          // Workers
 	"loop/run.go",                        // finishes a Goexit
 	"loop/watchdog.go",                   // the watchdog

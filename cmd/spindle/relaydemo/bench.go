@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/relaybench"
+	"github.com/spindleloop/spindle/cmd/spindle/relaybench"
 )
 
 // BenchOptions configure Bench.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/spindleloop/spindle/internal/wheel"
+	"github.com/spindleloop/spindle/loop/internal/wheel"
 )
 
 // The test adds a timer to the running tick, with the deadline of a pending timer

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/spindleloop/spindle/internal/wheel"
+	"github.com/spindleloop/spindle/loop/internal/wheel"
 )
 
 func TestSteadyStateAllocatesNothing(t *testing.T) {

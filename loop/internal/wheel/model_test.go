@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/spindleloop/spindle/internal/wheel"
+	"github.com/spindleloop/spindle/loop/internal/wheel"
 )
 
 // model is the simplest implementation of a wheel: a list that is searched linearly.

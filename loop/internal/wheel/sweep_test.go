@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/short"
-	"github.com/spindleloop/spindle/internal/wheel"
+	"github.com/spindleloop/spindle/loop/internal/wheel"
 )
 
 // addAll adds n timers, the first at begin, step apart.

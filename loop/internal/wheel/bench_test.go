@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/spindleloop/spindle/internal/wheel"
+	"github.com/spindleloop/spindle/loop/internal/wheel"
 )
 
 func BenchmarkAddCancel(b *testing.B) {

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/spindleloop/spindle/internal/wheel"
+	"github.com/spindleloop/spindle/loop/internal/wheel"
 )
 
 const tick = 1 << 17 // ns

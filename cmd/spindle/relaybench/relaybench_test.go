@@ -3,8 +3,8 @@ package relaybench_test
 import (
 	"testing"
 
+	"github.com/spindleloop/spindle/cmd/spindle/relaybench"
 	"github.com/spindleloop/spindle/internal/leak"
-	"github.com/spindleloop/spindle/internal/relaybench"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
