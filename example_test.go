@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/spindleloop/spindle"
@@ -98,4 +99,39 @@ func ExampleMap() {
 		return nil
 	})
 	// Output: [3 3 5] <nil>
+}
+
+// A task waits on a bare descriptor, while the loop runs other tasks.
+func ExampleWaitReadable() {
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer syscall.Close(pair[0])
+	defer syscall.Close(pair[1])
+	err = spindle.Run(context.Background(), func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(ctx context.Context) error {
+				if err := spindle.WaitReadable(ctx, pair[0]); err != nil {
+					return err
+				}
+				p := make([]byte, 64)
+				count, err := syscall.Read(pair[0], p)
+				fmt.Printf("received %q\n", p[:max(count, 0)])
+				return err
+			})
+			n.Go(func(ctx context.Context) error {
+				fmt.Println("sending")
+				_, err := syscall.Write(pair[1], []byte("hello"))
+				return err
+			})
+			return nil
+		})
+	})
+	fmt.Println(err)
+	// Output:
+	// sending
+	// received "hello"
+	// <nil>
 }
