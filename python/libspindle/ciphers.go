@@ -69,36 +69,44 @@ func (s *cipherSuite) has(word string) bool {
 // excluded are OpenSSL's words for suites that Go does not serve, so that a list may exclude them.
 var excluded = strings.Fields("aNULL eNULL NULL ADH AECDH EXP EXPORT LOW MEDIUM MD5 RC4 DES 3DES IDEA SEED CAMELLIA ARIA DSS aDSS PSK SRP kRSA RSA DH DHE EDH kDHE AESCCM AESCCM8")
 
-// parseCiphers returns the suites of TLS 1.2 that a list in the format of OpenSSL names. Their order does not count.
-func parseCiphers(list string) ([]uint16, error) {
+// parseCiphers returns the suites of TLS 1.2 that a list in the format of OpenSSL names. Their order does not count. Like
+// OpenSSL it skips the words for which there is no suite, as long as one remains, and returns them.
+func parseCiphers(list string) (ids []uint16, skipped []string, err error) {
 	chosen, never := map[uint16]bool{}, map[uint16]bool{}
 	suites := cipherSuites()
 	for _, word := range strings.FieldsFunc(list, func(r rune) bool { return strings.ContainsRune(":, ", r) }) {
-		bare, without := strings.CutPrefix(word, "!")
-		matches := 0
+		bare := strings.TrimLeft(word, "!-+")
+		operator := word[:len(word)-len(bare)]
+		known := word == "@STRENGTH" || operator != "" && slices.Contains(excluded, bare)
 		for _, s := range suites {
 			if s.has(bare) {
-				matches++
-				chosen[s.id] = true
-				if without {
+				known = true
+				switch operator {
+				case "":
+					chosen[s.id] = true
+				case "-":
+					delete(chosen, s.id)
+				case "!":
 					never[s.id] = true
-				}
+				} // + only changes the order
 			}
 		}
-		if matches == 0 && !(without && slices.Contains(excluded, bare)) {
-			return nil, unknownCipher(word, suites)
+		if !known || len(operator) > 1 {
+			skipped = append(skipped, word)
 		}
 	}
-	var ids []uint16
 	for _, s := range suites {
 		if chosen[s.id] && !never[s.id] {
 			ids = append(ids, s.id)
 		}
 	}
-	if len(ids) == 0 {
-		return nil, fmt.Errorf("spindle: ssl_ciphers: %q leaves no cipher", list)
+	switch {
+	case len(ids) > 0:
+		return ids, skipped, nil
+	case len(skipped) > 0:
+		return nil, nil, unknownCipher(skipped[0], suites)
 	}
-	return ids, nil
+	return nil, nil, fmt.Errorf("spindle: ssl_ciphers: %q leaves no cipher", list)
 }
 
 func unknownCipher(word string, suites []cipherSuite) error {

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -107,7 +108,7 @@ func (c *config) apply(s *server) error {
 		return nil
 	}
 	var err error
-	w.TLS, err = c.tls()
+	w.TLS, err = c.tls(w.ErrorLog)
 	return err
 }
 
@@ -126,7 +127,7 @@ var clientAuth = map[string]tls.ClientAuthType{
 	"none": tls.NoClientCert, "optional": tls.VerifyClientCertIfGiven, "required": tls.RequireAndVerifyClientCert,
 }
 
-func (c *config) tls() (*tls.Config, error) {
+func (c *config) tls(log *slog.Logger) (*tls.Config, error) {
 	key := c.KeyFile
 	if key == "" {
 		key = c.CertFile
@@ -140,8 +141,12 @@ func (c *config) tls() (*tls.Config, error) {
 		t.MinVersion, t.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 	}
 	if c.Ciphers != "" {
-		if t.CipherSuites, err = parseCiphers(c.Ciphers); err != nil {
+		var skipped []string
+		if t.CipherSuites, skipped, err = parseCiphers(c.Ciphers); err != nil {
 			return nil, err
+		}
+		if len(skipped) > 0 {
+			log.Warn("spindle: ssl_ciphers: Go has none of these for TLS 1.2, so they are left out", "ciphers", strings.Join(skipped, ":"))
 		}
 		if c.HTTP != "1" && !isForHTTP2(t.CipherSuites) {
 			return nil, fmt.Errorf("spindle: ssl_ciphers: HTTP/2 forbids all of %q; choose others, or http 1", c.Ciphers)

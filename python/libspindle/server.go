@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -72,7 +73,7 @@ func SpindleCheck(text *C.char, size C.int, message *C.char, capacity C.int) (re
 	var c config
 	err := json.Unmarshal(C.GoBytes(unsafe.Pointer(text), size), &c)
 	if err == nil && c.secure() {
-		_, err = c.tls()
+		_, err = c.tls(slog.New(slog.DiscardHandler)) // newServer warns
 	}
 	if err != nil {
 		write(message, capacity, err.Error())

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import textwrap
@@ -106,7 +107,7 @@ def gunicorn(program):
     def start(app, *options):
         started = program("-m", "gunicorn", "-k", "spindle.Worker", "-b", "127.0.0.1:0", "--worker-tmp-dir",
                           str(program.directory), "--no-control-socket", *options, app)
-        port = int(started.wait_for(r"Listening at: http://127.0.0.1:(\d+)"))
+        port = int(started.wait_for(r"Listening at: https?://127.0.0.1:(\d+)"))
         started.connect = lambda: Client(socket.create_connection(("127.0.0.1", port), LIMIT))
         return started
 
@@ -161,6 +162,18 @@ def test_gunicorn_options_of_a_subclass(program, gunicorn):
         "import spindle\nclass Worker(spindle.Worker):\n    OPTIONS = {'headers': [('x-mine', '1')]}\n")
     server = gunicorn("app:app", "-k", "mine.Worker")
     assert server.connect().get()["x-mine"] == "1"
+    assert server.stop() == 0
+
+
+def test_gunicorn_has_lists_of_ciphers_for_openssl(gunicorn, certificate):
+    """They may name what Go does not have, such as ciphers with keys from RSA."""
+    server = gunicorn("app:app", "--certfile", str(certificate / "cert.pem"), "--keyfile", str(certificate / "key.pem"),
+                      "--ciphers", "AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:!aNULL")
+    server.wait_for("left out: ciphers=AES256-GCM-SHA384")
+    context = ssl.create_default_context(cafile=certificate / "cert.pem")
+    context.check_hostname, context.maximum_version = False, ssl.TLSVersion.TLSv1_2
+    with server.connect().sock as plain, context.wrap_socket(plain) as sock:
+        assert sock.cipher()[0] == "ECDHE-RSA-AES256-GCM-SHA384"
     assert server.stop() == 0
 
 

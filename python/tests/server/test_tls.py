@@ -1,6 +1,7 @@
 """Keys with a password, and which certificates clients must have."""
 
 import contextlib
+import logging
 import socket
 import ssl
 import subprocess
@@ -12,7 +13,7 @@ from spindle.server import Config
 from spindle.server.config import REFUSED_TLS, TLS_VERSIONS
 from spindle.server.serving import Server, StartError
 
-from .conftest import LIMIT, Client
+from .conftest import LIMIT, Client, wait_until
 
 PASSWORD = "open sesame"
 FORMATS = {
@@ -143,6 +144,8 @@ def test_versions_have_the_numbers_of_ssl(certificate):
     ("ECDHE+CHACHA20", "ECDHE-RSA-CHACHA20-POLY1305"),
     ("ECDHE+AESGCM:!AES256", "ECDHE-RSA-AES128-GCM-SHA256"),
     ("HIGH:!aNULL:!MD5:!AES:!3DES", "ECDHE-RSA-CHACHA20-POLY1305"),
+    ("HIGH:-AES:-RC4:+SHA1:@STRENGTH", "ECDHE-RSA-CHACHA20-POLY1305"),
+    ("ECDHE+AESGCM:-ECDHE:ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
 ])
 def test_ciphers(serve, certificate, list, cipher):
     server = serve(app, ssl_certfile=str(certificate / "cert.pem"), ssl_keyfile=str(certificate / "key.pem"), ssl_ciphers=list)
@@ -157,7 +160,7 @@ def test_ciphers(serve, certificate, list, cipher):
     ("nonsense", "no ciphers for \"nonsense\"; there are ECDHE-"),
     ("AES128-GCM-SHA256", "no ciphers for \"AES128-GCM-SHA256\""),  # its keys come from RSA
     ("TLSv1", "no ciphers for \"TLSv1\""),
-    ("ECDHE+AESGCM:@STRENGTH", "no ciphers for \"@STRENGTH\""),
+    ("!-ECDHE:nonsense", "no ciphers for \"!-ECDHE\""),
     ("TLS_AES_128_GCM_SHA256", "is of TLS 1.3"),
     ("ECDHE+AESGCM:!AES", "leaves no cipher"),
     (":", "leaves no cipher"),
@@ -168,6 +171,18 @@ def test_ciphers_that_go_does_not_have(certificate, list, message):
     config = Config(app=app, port=0, lifespan="off", ssl_certfile=str(certificate / "cert.pem"), ssl_keyfile=str(certificate / "key.pem"), ssl_ciphers=list)
     with pytest.raises(StartError, match=message):
         Server(config).run()
+
+
+def test_ciphers_that_go_does_not_have_are_left_out(serve, certificate, caplog):
+    """As OpenSSL does: lists from elsewhere name them."""
+    server = serve(app, ssl_certfile=str(certificate / "cert.pem"), ssl_keyfile=str(certificate / "key.pem"),
+                   ssl_ciphers="AES128-GCM-SHA256:TLS_AES_128_GCM_SHA256:ECDHE-RSA-AES256-GCM-SHA384:!kDHr")
+    found = negotiated(server.port, certificate, ssl.TLSVersion.TLSv1_2)
+    assert found == ("TLSv1.2", "ECDHE-RSA-AES256-GCM-SHA384")
+    wait_until(lambda: [r for r in caplog.records if "ssl_ciphers" in r.getMessage()])
+    record, = (r for r in caplog.records if "ssl_ciphers" in r.getMessage())
+    assert (record.name, record.levelno) == ("spindle.server", logging.WARNING)
+    assert record.getMessage().endswith("left out: ciphers=AES128-GCM-SHA256:TLS_AES_128_GCM_SHA256:!kDHr")
 
 
 def test_ciphers_that_only_http1_allows(serve, certificate):
