@@ -82,8 +82,8 @@ def awaited_tasks(task):
 def _shielded(waiter):
     """Return what asyncio.shield protects, if waiter is its future."""
     for callback, _ in getattr(waiter, "_callbacks", None) or ():
-        if getattr(callback, "__name__", "") == "_outer_done_callback" and callback.__closure__:
-            return [cell.cell_contents for cell in callback.__closure__]
+        if getattr(callback, "__name__", "") == "_outer_done_callback" and "inner" in callback.__code__.co_freevars:
+            return [callback.__closure__[callback.__code__.co_freevars.index("inner")].cell_contents]
     return []
 
 
