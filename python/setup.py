@@ -1,13 +1,16 @@
 """Builds the extension module, with gcc or clang, and libspindle.so, with Go."""
 
+import atexit
 import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 
 from setuptools import Extension, setup
+from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 from setuptools.command.sdist import sdist
 
@@ -47,6 +50,15 @@ def need_compiler():
     need(compiler.split()[0], "install a C compiler (Debian: apt-get install gcc libc6-dev)")
     if not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")):
         sys.exit("spindle: Python.h was not found; install the headers of Python (Debian: apt-get install python3-dev)")
+
+
+class Build(build):
+    """Builds in a directory of its own: two builds in one tree would break each other, and would pack files of older ones."""
+
+    def initialize_options(self):
+        super().initialize_options()
+        self.build_base = tempfile.mkdtemp(prefix="spindle-build-")
+        atexit.register(shutil.rmtree, self.build_base, ignore_errors=True)
 
 
 class BuildExt(build_ext):
@@ -97,4 +109,4 @@ core = Extension(
     libraries=["dl", "pthread"],
 )
 
-setup(ext_modules=[core], cmdclass={"build_ext": BuildExt, "sdist": Sdist})
+setup(ext_modules=[core], cmdclass={"build": Build, "build_ext": BuildExt, "sdist": Sdist})

@@ -97,3 +97,11 @@ def test_source_distribution_builds(tmp_path):
         [sys.executable, "-c", program], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(built)}, capture_output=True,
         text=True, timeout=60)
     assert done.stdout.startswith(str(built)), done.stderr
+
+
+def test_a_build_leaves_nothing_in_the_tree(tmp_path):
+    """Two builds at once would break each other."""
+    tree = tmp_path / "python"
+    shutil.copytree(SOURCE, tree, ignore=shutil.ignore_patterns("build", "tests", "__pycache__", "*.so"))
+    subprocess.run([sys.executable, "setup.py", "-q", "build_py"], cwd=tree, check=True, timeout=120, stdin=subprocess.DEVNULL, capture_output=True)
+    assert not (tree / "build").exists()
