@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
@@ -51,7 +52,7 @@ func TestManyCallsCanceledInTheQueue(t *testing.T) {
 // callInTasks makes calls until ready, and cancels them.
 func callInTasks(t *testing.T, bus relay.Bus, ready func() bool) (s relay.CallerStats) {
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
-		c := newCaller(t, ctx, bus, relay.CallerOptions{})
+		c := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Hour})
 		err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			for !ready() {
 				n.Go(func(ctx context.Context) error {
@@ -76,7 +77,7 @@ func callInTasks(t *testing.T, bus relay.Bus, ready func() bool) (s relay.Caller
 
 // callOnGoroutines is callInTasks with a stream for each call, on one goroutine.
 func callOnGoroutines(t *testing.T, bus relay.Bus, ready func() bool) relay.CallerStats {
-	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{Timeout: time.Hour})
 	var streams []*relay.Stream
 	for !ready() {
 		s, err := c.Stream(t.Context(), "work", nil)

@@ -14,11 +14,13 @@ import (
 // worker is cancelled when there is a reply.
 func TestHedge(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{})
-	taken, canceled := make(chan bool, 1), make(chan bool, 1)
+	const onGoroutine, inTask = "on a goroutine", "in a task"
+	taken := map[string]chan bool{onGoroutine: make(chan bool, 1), inTask: make(chan bool, 1)} // by the first copy of each call
+	canceled := make(chan bool)
 	for range 2 {
 		serve(t, bus, "work", relay.ServeOptions{Concurrency: 1}, func(ctx context.Context, r *relay.Request) ([]byte, error) {
 			select {
-			case taken <- true:
+			case taken[string(r.Body)] <- true:
 				<-ctx.Done()
 				canceled <- true
 			default:
@@ -26,26 +28,26 @@ func TestHedge(t *testing.T) {
 			return []byte("reply"), nil
 		})
 	}
-	call := func(ctx context.Context) error {
+	call := func(ctx context.Context, name string) error {
 		c := newCaller(t, ctx, bus, relay.CallerOptions{Hedge: time.Millisecond})
-		reply, err := c.Call(ctx, "work", nil)
+		reply, err := c.Call(ctx, "work", []byte(name))
 		if s := c.Stats(); err != nil || string(reply) != "reply" || s.Hedged == 0 || s.Replied != 1 || s.CancelsSent != 1 {
 			t.Errorf("%q, %v, %+v", reply, err, s)
 		}
 		return c.Close()
 	}
-	again := func() { <-canceled; <-taken }
-	t.Run("on a goroutine", func(t *testing.T) {
-		if err := call(t.Context()); err != nil {
+	t.Run(onGoroutine, func(t *testing.T) {
+		if err := call(t.Context(), onGoroutine); err != nil {
 			t.Error(err)
 		}
-		again()
+		<-canceled
 	})
-	t.Run("in a task", func(t *testing.T) {
-		if err := spindle.Run(t.Context(), call); err != nil {
+	t.Run(inTask, func(t *testing.T) {
+		err := spindle.Run(t.Context(), func(ctx context.Context) error { return call(ctx, inTask) })
+		if err != nil {
 			t.Error(err)
 		}
-		again()
+		<-canceled
 	})
 }
 

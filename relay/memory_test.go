@@ -25,23 +25,17 @@ func TestManyWaiters(t *testing.T) {
 		defer sub.Close()
 		c := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Hour})
 		streams := make([]*relay.Stream, manyWaiters)
-		before, opening := heap(), spindle.Now(ctx)
+		before := heap()
 		for i := range streams {
 			if streams[i], err = c.Stream(ctx, "work", nil); err != nil {
 				return err
 			}
 		}
-		opened := spindle.Now(ctx).Sub(opening)
 		each := (heap() - before) / manyWaiters
-		began := spindle.Now(ctx)
 		for _, s := range streams {
 			s.Close()
 		}
-		ended := spindle.Now(ctx).Sub(began)
-		t.Logf("%d bytes each, opened in %v, cancelled in %v", each, opened, ended)
-		if ended > 10*opened { // on an idle machine, less than 100 ms, and about as long as to open them
-			t.Errorf("to cancel them took %v, to open them %v", ended, opened)
-		}
+		t.Logf("%d bytes each", each)
 		if each > 416 {
 			t.Errorf("a waiter takes %d bytes", each)
 		}

@@ -219,7 +219,7 @@ func TestCallsWithoutALimitOfTheBody(t *testing.T) {
 }
 
 // TestCallsWithCredit: a stream sends as many items as the client allows. Its worker waits, other calls
-// go on, and neither the end nor the deadline needs credit.
+// go on, and the end needs no credit.
 func TestCallsWithCredit(t *testing.T) {
 	var sent atomic.Int64
 	const total = 100
@@ -235,7 +235,7 @@ func TestCallsWithCredit(t *testing.T) {
 		}
 		return nil, nil
 	}
-	callsPlane(t, gateway.Route{Subject: "work", Timeout: 3 * time.Second}, relay.CallerOptions{Window: 4}, handler, func(ctx context.Context, t *testing.T, url string, h *gateway.Handler, w *relay.Worker) error {
+	callsPlane(t, gateway.Route{Subject: "work", Timeout: time.Minute}, relay.CallerOptions{Window: 4}, handler, func(ctx context.Context, t *testing.T, url string, h *gateway.Handler, w *relay.Worker) error {
 		c, err := dialCalls(ctx, url)
 		if err != nil {
 			return err
@@ -260,11 +260,23 @@ func TestCallsWithCredit(t *testing.T) {
 			expect(ctx, t, c, fmt.Sprintf(`{"type":"item","id":1,"body":"%d"}`, i))
 		}
 		expect(ctx, t, c, `{"type":"end","id":1}`)
-		if err := send(ctx, c, `{"type":"call","id":3,"body":"stream"}`); err != nil { // without credit, that of a reply
+		return nil
+	})
+}
+
+// TestCallWithoutCredit ends at its deadline, if it is a stream: it has the credit of a reply.
+func TestCallWithoutCredit(t *testing.T) {
+	callsPlane(t, gateway.Route{Subject: "work", Timeout: 3 * time.Second}, relay.CallerOptions{}, work(nil), func(ctx context.Context, t *testing.T, url string, h *gateway.Handler, w *relay.Worker) error {
+		c, err := dialCalls(ctx, url)
+		if err != nil {
 			return err
 		}
-		expect(ctx, t, c, `{"type":"item","id":3,"body":"0"}`, `{"type":"error","id":3,"status":504,"reason":"timeout"}`)
-		if s := h.Stats(); s.TimedOut != 1 || s.OK != 2 {
+		defer c.CloseNow()
+		if err := send(ctx, c, `{"type":"call","id":3,"body":"items"}`); err != nil {
+			return err
+		}
+		expect(ctx, t, c, `{"type":"item","id":3,"body":"one"}`, `{"type":"error","id":3,"status":504,"reason":"timeout"}`)
+		if s := h.Stats(); s.TimedOut != 1 || s.OK != 0 {
 			t.Errorf("%+v", s)
 		}
 		return until(ctx, func() bool { return w.Stats().Running == 0 })

@@ -123,7 +123,11 @@ func TestManyCallsCanceledInTheQueue(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}, relay.ServeOptions{Concurrency: 1})
-	c := caller(t, connect(t, server, nats.Options{}))
+	c, err := relay.NewCaller(t.Context(), connect(t, server, nats.Options{}), relay.CallerOptions{Timeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
 	var streams []*relay.Stream
 	for len(streams) < calls {
 		s, err := c.Stream(t.Context(), "work", nil)
@@ -261,11 +265,7 @@ func TestRequestsOfAWorkerThatLeaves(t *testing.T) {
 // TestProgramsWithoutRelay covers peers that use NATS alone.
 func TestProgramsWithoutRelay(t *testing.T) {
 	b := start(t, broker.Options{})
-	nc, err := client.Connect(b.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := plainClient(t, b)
 	bus := connect(t, b, nats.Options{})
 	serve(t, bus, "ours", func(_ context.Context, r *relay.Request) ([]byte, error) {
 		return append([]byte("ours: "), r.Body...), nil
@@ -308,11 +308,7 @@ func TestLargeAndMalformedEnvelopes(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	nc, err := client.Connect(b.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := plainClient(t, b)
 	serve(t, bus, "echo", echo, relay.ServeOptions{})
 	before := bus.Stats().Dropped
 	for _, header := range []string{"", "request", "request 1 2 3 4 5 6", "nothing 1 1 1 1", "request -1 0 0 0", "request 1 0 0 99999999999999999999"} {

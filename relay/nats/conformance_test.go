@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	client "github.com/nats-io/nats.go"
+
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -13,6 +15,6 @@ import (
 func TestConformance(t *testing.T) {
 	b := start(t, broker.Options{})
 	relaytest.Run(t, relaytest.Config{Unseen: true, Connect: func(ctx context.Context) (relay.Bus, error) {
-		return nats.Connect(ctx, b.URL(), nats.Options{})
+		return nats.Connect(ctx, b.URL(), nats.Options{NATS: []client.Option{patient}})
 	}})
 }

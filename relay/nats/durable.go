@@ -183,10 +183,14 @@ const (
 	noLeader  jetstream.ErrorCode = 10009
 )
 
+// provisionTimeout limits how long the servers take to make a stream, a bucket or a consumer. In a cluster
+// they elect a leader for it.
+const provisionTimeout = 30 * time.Second
+
 // provision calls fn, which makes a stream or a bucket, again while the cluster is not ready
 // for it.
 func provision(ctx context.Context, fn func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), provisionTimeout)
 	defer cancel()
 	for {
 		err := fn(ctx)

@@ -128,7 +128,7 @@ func TestDurableRequestThatNoCallTakes(t *testing.T) {
 	if err := bus.Close(); err != nil {
 		t.Fatal(err)
 	}
-	limited, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	limited, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
 	d, err := subscribe(t, other).Next(limited)
 	if err != nil || string(d.Body) != "1" || d.Attempt != 2 {
@@ -277,15 +277,8 @@ func TestRequestThatIsGivenUpWhileItRuns(t *testing.T) {
 // deliverAgain makes the server deliver the first message of its only consumer again.
 func deliverAgain(t *testing.T, b *broker.Broker) {
 	t.Helper()
-	nc, err := client.Connect(b.URL(), patient)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := jetStream(t, b)
+	nc := js.Conn()
 	streams := js.StreamNames(t.Context())
 	for name := range streams.Name() {
 		s, err := js.Stream(t.Context(), name)
@@ -347,24 +340,37 @@ func TestDurableCallDoesNotWaitWhenFull(t *testing.T) {
 	}
 }
 
-// TestDurableRequestOfASlowHandler checks that a handler that takes longer than AckWait
-// keeps its request.
+// TestDurableRequestOfASlowHandler: while a handler runs, the server is told that it does, several times in
+// each AckWait.
 func TestDurableRequestOfASlowHandler(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
 	b := start(t, broker.Options{Dir: t.TempDir()})
-	bus := connect(t, b, durable(nats.Durable{AckWait: 5 * time.Second}))
+	const ackWait = 600 * time.Millisecond
+	bus := connect(t, b, durable(nats.Durable{AckWait: ackWait}))
 	s := subscribe(t, bus)
+	told, err := plainClient(t, b).SubscribeSync("$JS.ACK.>")
+	if err != nil {
+		t.Fatal(err)
+	}
 	publish(t, bus, "slow")
+	began := time.Now()
 	d := next(t, s, "slow", 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
-	defer cancel()
-	if other, err := s.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("delivered again: %+v, %v", other.Envelope, err)
+	// The server counts AckWait from the last of these. A test of what it does then would need a machine
+	// that is never late.
+	for n := 0; n < 4 || time.Since(began) < ackWait; n++ {
+		if m, err := told.NextMsgWithContext(t.Context()); err != nil || string(m.Data) != "+WPI" {
+			t.Fatalf("the server is told %q, %v", m.Data, err)
+		}
 	}
 	d.Settle(relay.Done)
+	for {
+		m, err := told.NextMsgWithContext(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(m.Data) == "+ACK" {
+			break
+		}
+	}
 }
 
 // TestClusterLosesNoJob kills one of three servers while jobs are published and done.
@@ -415,15 +421,8 @@ func TestClusterLosesNoJob(t *testing.T) {
 // to durable subjects are neither stored nor refused. It calls arrived for each of them.
 func silentStream(t *testing.T, b *broker.Broker, arrived func()) {
 	t.Helper()
-	nc, err := client.Connect(b.URL(), patient)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := jetStream(t, b)
+	nc := js.Conn()
 	if err := js.DeleteStream(t.Context(), "SPINDLE"); err != nil {
 		t.Fatal(err)
 	}
@@ -449,17 +448,25 @@ func TestDeadlineWhileARequestIsStored(t *testing.T) {
 	inTasksAndGoroutines(t, func(t *testing.T, run func(context.Context, func(context.Context) error) error) {
 		b := start(t, broker.Options{Dir: t.TempDir()})
 		bus := connect(t, b, durable(nats.Durable{}))
-		silentStream(t, b, func() {})
+		var arrived atomic.Int64
+		silentStream(t, b, func() { arrived.Add(1) })
 		c := caller(t, bus)
-		err := run(t.Context(), func(ctx context.Context) error {
-			_, err := c.Do(ctx, relay.Envelope{Subject: "jobs.a", Deadline: 100 * time.Millisecond})
-			return err
-		})
-		if !errors.Is(err, spindle.ErrTimeout) || errors.Is(err, relay.ErrDown) {
-			t.Errorf("got %v", err)
+		deadline := 50 * time.Millisecond
+		for calls := uint64(1); arrived.Load() == 0; calls++ { // on a busy machine a deadline may pass before the request is sent
+			deadline *= 2
+			err := run(t.Context(), func(ctx context.Context) error {
+				_, err := c.Do(ctx, relay.Envelope{Subject: "jobs.a", Deadline: deadline})
+				return err
+			})
+			if !errors.Is(err, spindle.ErrTimeout) || errors.Is(err, relay.ErrDown) {
+				t.Errorf("got %v", err)
+			}
+			if n := c.Stats().TimedOut; n != calls {
+				t.Errorf("%d of %d calls have timed out", n, calls)
+			}
 		}
-		if s := c.Stats(); s.TimedOut != 1 || s.CancelsSent != 1 {
-			t.Errorf("%+v", s)
+		if c.Stats().CancelsSent == 0 {
+			t.Errorf("%+v", c.Stats())
 		}
 	})
 }

@@ -39,6 +39,26 @@ func Claims(r relay.Results) int {
 	return len(s.claims)
 }
 
+// Sighted returns the revision of a key's claim that a store has seen, or 0.
+func Sighted(r relay.Results, key string) uint64 {
+	s := r.(*results)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen[key].revision
+}
+
+// PassLease makes a store count as if it had seen the revision of a key's claim a lease ago, unless it has
+// seen a later one.
+func PassLease(r relay.Results, key string, revision uint64) {
+	s := r.(*results)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seen, ok := s.seen[key]; ok && seen.revision <= revision {
+		seen.at = seen.at.Add(-s.lease)
+		s.seen[key] = seen
+	}
+}
+
 // KeyName returns the name of a key in the bucket.
 func KeyName(key string) string { return keyName(key) }
 
@@ -56,6 +76,9 @@ func Overflow(b *Bus, e *relay.Envelope) error {
 	}
 	return b.overflow.add(&m)
 }
+
+// PingInterval is that of a bus.
+const PingInterval = pingInterval
 
 // NoticedAfter is when a server that does not answer is noticed.
 const NoticedAfter = (maxPings + 1) * pingInterval

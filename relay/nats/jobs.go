@@ -56,7 +56,7 @@ func (b *Bus) consume(ctx context.Context, d *Durable, subject, group string) (r
 	}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	err := b.register(ctx, s, subject, func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), provisionTimeout)
 		defer cancel()
 		return s.join(ctx)
 	})
@@ -85,7 +85,7 @@ func (s *jobs) join(ctx context.Context) error {
 
 // rejoin makes the consumer again if it was deleted, and the stream if that was.
 func (s *jobs) rejoin() error {
-	ctx, cancel := context.WithTimeout(s.stopped, flushTimeout)
+	ctx, cancel := context.WithTimeout(s.stopped, provisionTimeout)
 	defer cancel()
 	before := s.consumer.CachedInfo().Created
 	err := s.join(ctx)

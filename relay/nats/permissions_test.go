@@ -86,7 +86,7 @@ func TestPermissionsOfRoles(t *testing.T) {
 		}
 		return r.Body, nil
 	}, relay.ServeOptions{})
-	c, err := relay.NewCaller(t.Context(), connect(t, b, as("web", nats.Options{})), relay.CallerOptions{Timeout: 10 * time.Second})
+	c, err := relay.NewCaller(t.Context(), connect(t, b, as("web", nats.Options{})), relay.CallerOptions{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

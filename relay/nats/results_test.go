@@ -109,7 +109,7 @@ func TestResultsOfAFailure(t *testing.T) {
 // TestResultsOfAWorkerThatIsGone: a claim ends with its lease.
 func TestResultsOfAWorkerThatIsGone(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
-	o := nats.ResultsOptions{Lease: time.Second}
+	o := nats.ResultsOptions{Lease: time.Hour}
 	bus := connect(t, b, nats.Options{})
 	gone := resultsOf(t, bus, o)
 	if _, ok, err := gone.Load(t.Context(), "k"); ok || err != nil {
@@ -117,9 +117,7 @@ func TestResultsOfAWorkerThatIsGone(t *testing.T) {
 	}
 	bus.Close()
 	other := resultsOf(t, connect(t, b, nats.Options{}), o)
-	if _, ok, err := other.Load(t.Context(), "k"); ok || err != nil {
-		t.Fatalf("got %v, %v", ok, err)
-	}
+	takesOver(t, other)
 	if err := other.Store(t.Context(), "k", []byte("reply")); err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +131,8 @@ func TestResultsOfAWorkerThatIsGone(t *testing.T) {
 // other worker takes it.
 func TestResultsOfAWorkerThatTakesLong(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
-	o := nats.ResultsOptions{Bucket: "long", Lease: time.Second}
-	slow, other := resultsOf(t, connect(t, b, nats.Options{}), o), resultsOf(t, connect(t, b, nats.Options{}), o)
+	slow := resultsOf(t, connect(t, b, nats.Options{}), nats.ResultsOptions{Bucket: "long", Lease: 6 * time.Second})
+	other := resultsOf(t, connect(t, b, nats.Options{}), nats.ResultsOptions{Bucket: "long", Lease: time.Hour})
 	if _, ok, err := slow.Load(t.Context(), "k"); ok || err != nil {
 		t.Fatalf("got %v, %v", ok, err)
 	}
@@ -143,16 +141,7 @@ func TestResultsOfAWorkerThatTakesLong(t *testing.T) {
 		reply, ok, err := other.Load(t.Context(), "k")
 		loaded <- fmt.Sprintf("%s, %v, %v", reply, ok, err)
 	}()
-	plain, err := client.Connect(b.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer plain.Close()
-	js, err := jetstream.New(plain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bucket, err := js.KeyValue(t.Context(), "long")
+	bucket, err := jetStream(t, b).KeyValue(t.Context(), "long")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,9 +150,12 @@ func TestResultsOfAWorkerThatTakesLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer renewals.Stop()
-	for range 7 { // more than two leases
+	for range 2 {
+		before := sighting(t, other)
 		select {
-		case <-renewals.Updates():
+		case e := <-renewals.Updates():
+			nats.PassLease(other, "k", e.Revision()-1)
+			until(t, func() bool { return nats.Sighted(other, "k") != before || len(loaded) > 0 })
 		case got := <-loaded:
 			t.Fatalf("while the request is handled: %s", got)
 		}
@@ -240,16 +232,7 @@ func TestClaimThatIsTaken(t *testing.T) {
 		failed <- err
 	}()
 	first := <-fence
-	plain, err := client.Connect(b.URL(), patient)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer plain.Close()
-	js, err := jetstream.New(plain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bucket, err := js.KeyValue(t.Context(), "taken")
+	bucket, err := jetStream(t, b).KeyValue(t.Context(), "taken")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,9 +258,9 @@ func TestClaimThatIsTaken(t *testing.T) {
 func TestClaimOfAWorkerThatIsCutOff(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
 	f := new(freezer)
-	o := nats.ResultsOptions{Lease: 500 * time.Millisecond}
-	bus := connect(t, b, nats.Options{ErrorLog: new(text).logger(), NATS: []client.Option{client.SetCustomDialer(f)}})
-	cut, other := resultsOf(t, bus, o), resultsOf(t, connect(t, b, nats.Options{}), o)
+	bus := connect(t, b, nats.Options{ErrorLog: new(text).logger(), NATS: []client.Option{watchful, client.SetCustomDialer(f)}})
+	cut := resultsOf(t, bus, nats.ResultsOptions{Lease: 500 * time.Millisecond})
+	other := resultsOf(t, connect(t, b, nats.Options{}), nats.ResultsOptions{Lease: time.Hour})
 	if _, ok, err := cut.Load(t.Context(), "k"); ok || err != nil {
 		t.Fatalf("got %v, %v", ok, err)
 	}
@@ -285,9 +268,7 @@ func TestClaimOfAWorkerThatIsCutOff(t *testing.T) {
 	first := cut.(relay.Claimer).Claimed("k", func() { close(lost) })
 	f.frozen.Store(true)
 	<-lost
-	if _, ok, err := other.Load(t.Context(), "k"); ok || err != nil {
-		t.Fatalf("got %v, %v", ok, err)
-	}
+	takesOver(t, other)
 	if second := other.(relay.Claimer).Claimed("k", func() {}); second <= first {
 		t.Errorf("fences %d and %d", first, second)
 	}

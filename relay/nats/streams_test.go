@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	client "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/spindleloop/spindle/relay"
@@ -20,15 +19,7 @@ import (
 // streamOf returns the stream of durable subjects, by a plain client.
 func streamOf(t testing.TB, b *broker.Broker) (jetstream.JetStream, jetstream.Stream) {
 	t.Helper()
-	nc, err := client.Connect(b.URL(), patient)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := jetStream(t, b)
 	s, err := js.Stream(t.Context(), "SPINDLE")
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +79,7 @@ func TestWorkerOfADeletedStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish(t, bus, "new")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if d, err := s.Next(ctx); err != nil || string(d.Body) != "new" {
 		t.Fatalf("got %+v, %v", d.Envelope, err)
@@ -122,7 +113,7 @@ func TestWorkerOfADeletedConsumer(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish(t, bus, "1")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	d, err := s.Next(ctx)
 	if err != nil || string(d.Body) != "1" {

@@ -163,7 +163,7 @@ func TestCutFrame(t *testing.T) {
 }
 
 func TestLimitOfTime(t *testing.T) {
-	pool(t, process.Options{MaxTime: 300 * time.Millisecond, Grace: time.Millisecond}, func(t *testing.T, ctx context.Context, c *relay.Caller) error {
+	pool(t, process.Options{MaxTime: time.Second, Grace: time.Millisecond}, func(t *testing.T, ctx context.Context, c *relay.Caller) error {
 		if _, err := c.Call(ctx, "work", []byte("block")); !strings.Contains(fmt.Sprint(err), "within Options.MaxTime") {
 			t.Error(err)
 		}

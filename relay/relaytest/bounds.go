@@ -89,7 +89,7 @@ func (s *suite) fullQueues(ctx context.Context) error {
 			delivered++
 		}
 	})
-	err = spindle.FailAfter(ctx, limit/12, func(ctx context.Context) error {
+	err = spindle.FailAfter(ctx, limit/4, func(ctx context.Context) error {
 		return s.until(ctx, "all requests are delivered or answered", func() bool { return delivered+f.answered >= f.accepted })
 	})
 	if err != nil || delivered+f.answered != f.accepted {
@@ -217,7 +217,7 @@ func (s *suite) tooLarge(ctx context.Context) error {
 			s.Errorf("%s of %d bytes: %v", name, tooLarge, err)
 		}
 	}
-	c, err := s.caller(ctx, relay.CallerOptions{Timeout: limit / 12})
+	c, err := s.caller(ctx, relay.CallerOptions{Timeout: limit / 4})
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // startTimeout limits how long servers take to start and to find each other.
-const startTimeout = 30 * time.Second
+const startTimeout = time.Minute
 
 // Options configures a Broker.
 type Options struct {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestServerThatCannotStart: Start fails with the reason, and does not wait until its limit of
-// 30 seconds.
+// a minute.
 func TestServerThatCannotStart(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -42,7 +42,7 @@ func TestServerThatCannotStart(t *testing.T) {
 					t.Errorf("the error %q lacks %q", err, part)
 				}
 			}
-			if d := time.Since(began); d > 20*time.Second {
+			if d := time.Since(began); d > 50*time.Second {
 				t.Errorf("it took %v", d)
 			}
 		})

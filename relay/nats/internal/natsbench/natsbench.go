@@ -113,7 +113,7 @@ func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
 func await(ctx context.Context, call func(context.Context) error) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for limit := time.After(10 * time.Second); ; {
+	for limit := time.After(time.Minute); ; {
 		err := call(ctx)
 		if !errors.Is(err, relay.ErrNoResponder) && !errors.Is(err, client.ErrNoResponders) {
 			return err
