@@ -3,45 +3,47 @@
     python python/bench/soak.py --seconds 600
     python python/bench/soak.py --seconds 60 --app wsgi
     python python/bench/soak.py --seconds 60 --server uvicorn --kinds download,slow,half,abort
-    python python/bench/soak.py --seconds 60 --apart
     SOAK_SWITCH_INTERVAL=0.0005 python python/bench/soak.py --seconds 60
 
-Normal clients measure alone first. Then others join them that leave at random, read slowly, stop in the middle
-of an upload, or stream. In the first half of the time the workers stay, so that a leak shows. In the second half they
-are replaced every few seconds: by SIGHUP (a restart), or because a file has changed (a reload). After each half
-everything but the normal clients is gone.
+Normal clients ask all the time. Bad ones leave at random, read slowly, stop in the middle of an upload, or stream. In
+the first half of the time the workers stay, so that a leak shows. In the second half they are replaced every few seconds:
+by SIGHUP (a restart), or because a file has changed (a reload). After each half everything but the normal clients is gone.
+
+The first half is cut into slices of --slice seconds, which take turns: "alone" has no bad clients, in "apart" they use a second
+server of the same kind, and in "mixed" they use that of the normal clients. So the p99 of "mixed" is compared with
+others of the same seconds, and a busy or slow machine changes all of them. "apart" is the share of the machine, on which all
+compete for the same cores; the rest of "mixed" is the server's.
 
 A line for each verdict: no request of a normal client was lost; none waited for a thread or the loop for more than
---patience seconds; memory and descriptors are as at the start; the p99 of normal clients is at most twice that of
-the time when they were alone. The exit code is 1 if a verdict is bad.
+--patience seconds; memory and descriptors are as at the start; the p99 of "mixed" is at most twice that of "alone", as
+medians of the slices. The exit code is 1 if a verdict is bad. A machine that stands still is not the server's fault: time in which the
+clients' own process did not run does not count, and a request that fails over ten such seconds is not lost, but counted apart.
 
-With --apart the bad clients use a server of their own. The p99 is then the share of the machine, on which all compete for the same cores.
-uvicorn gives the figures another measure. It has no reload with workers, so they stay. It never learns that the client of an endless
+uvicorn gives the figures a measure. It has no reload with workers, so they stay. It never learns that the client of an endless
 stream is gone, so leave the kind "stream" out for both. SOAK_SWITCH_INTERVAL is the time after which a thread of Python has to
 give up the GIL: a request that uses a thread waits for the GIL twice.
 """
 
 import argparse
 import asyncio
-import contextlib
 import itertools
 import json
 import os
 import random
 import re
 import signal
-import socket
-import struct
+import statistics
 import sys
 import tempfile
 import time
 
+import soak_clients
+from soak_clients import KINDS, PATHS, misbehave
+
 if interval := os.environ.get("SOAK_SWITCH_INTERVAL"):
     sys.setswitchinterval(float(interval))
 
-KINDS = ("stream", "download", "slow", "half", "abort")  # of bad clients
 PIECE = b"x" * 16384
-PATHS = ("/fast", "/thread")  # of normal clients: on the loop, and in one of the app's threads
 
 
 async def asgi(scope, receive, send):
@@ -79,71 +81,10 @@ def wsgi(environ, start_response):
     yield str(body).encode()
 
 
-class Normal:
-    """A client that keeps its connection for as long as the server does, and expects every answer."""
-
-    def __init__(self, address):
-        self.address = address
-        self.times, self.lost = {path: [] for path in PATHS}, []
-        self.paths = itertools.cycle(PATHS)
-
-    async def run(self, until):
-        streams = None
-        while time.monotonic() < until:
-            if streams is None:
-                streams = await asyncio.open_connection(*self.address)
-            begun, path = time.monotonic(), next(self.paths)
-            try:
-                closes = await self.ask(path, *streams)
-            except Exception as e:
-                self.lost.append(repr(e))
-                closes = True
-            self.times[path].append(time.monotonic() - begun)
-            if closes:
-                streams[1].close()
-                streams = None
-            await asyncio.sleep(random.random() / 50)
-        if streams is not None:
-            streams[1].close()
-
-    async def ask(self, path, reader, writer):
-        writer.write(b"POST " + path.encode() + b" HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello")
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
-        if not head.startswith(b"HTTP/1.1 200"):
-            raise ValueError(head[:100])
-        if b"chunked" in head:
-            body = await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 30)
-            body = body.split(b"\r\n")[1]
-        else:
-            body = await reader.readexactly(int(re.search(rb"content-length: (\d+)", head)[1]))
-        if body != b"5":
-            raise ValueError(body)
-        return b"connection: close" in head
-
-
-async def misbehave(address, until, pause, kinds):
-    """Be one bad client after the other."""
-    while time.monotonic() < until:
-        await asyncio.sleep(random.random() * 2 * pause)
-        kind = random.choice(kinds)
-        with contextlib.suppress(OSError, asyncio.TimeoutError):
-            reader, writer = await asyncio.open_connection(*address)
-            if kind in ("half", "abort"):
-                writer.write(b"POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n" + b"x" * random.randrange(1_000_000))
-                await asyncio.sleep(random.random() * (5 if kind == "half" else 0.1))
-            else:
-                writer.write(f"GET /{'download' if kind == 'slow' else kind} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
-                for _ in range(random.randrange(100)):
-                    if not await asyncio.wait_for(reader.read(1000 if kind == "slow" else 65536), 5):
-                        break
-                    await asyncio.sleep(0.05 if kind == "slow" else 0)
-            if random.random() < 0.5:  # a reset
-                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            writer.close()
-
-
 def p99(times):
-    return sorted(times)[int(len(times) * 0.99)] * 1000
+    """Return the p99 of seconds, in milliseconds."""
+    times = sorted(times)
+    return times[int(len(times) * 0.99)] * 1000
 
 
 def workers_of(pid):
@@ -157,21 +98,66 @@ def held(pid):
         return len(os.listdir(f"/proc/{pid}/fd")), int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
 
 
-async def be_normal(address, seconds, count=8):
-    """Print the times of requests, and what was lost."""
-    clients = [Normal(address) for _ in range(count)]
-    await asyncio.gather(*(client.run(time.monotonic() + seconds) for client in clients))
-    json.dump(({path: [t for c in clients for t in c.times[path]] for path in PATHS}, [e for c in clients for e in c.lost]), sys.stdout)
-
-
 async def normal(address, seconds):
     """Run normal clients in a process of their own, so that they do not wait for the bad ones."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, "--normal", "{}:{}".format(*address), "--seconds", str(seconds), stdout=asyncio.subprocess.PIPE)
+        sys.executable, soak_clients.__file__, address[0], str(address[1]), str(seconds), stdout=asyncio.subprocess.PIPE)
     out, _ = await process.communicate()
-    by_path, lost = json.loads(out)
-    print("p99 " + ", ".join(f"of {path} {p99(times):.1f} ms" for path, times in by_path.items()), flush=True)
-    return [t for times in by_path.values() for t in times], lost
+    return json.loads(out)
+
+
+class Totals:
+    """What the normal clients of all phases had to bear."""
+
+    def __init__(self):
+        self.count, self.longest, self.lost, self.excused = 0, 0.0, [], []
+
+    def add(self, name, result):
+        seconds = [each[2] for each in result["asked"]]
+        self.count += len(seconds)
+        self.longest = max(self.longest, *seconds)
+        self.lost += result["lost"]
+        self.excused += result["excused"]
+        by_path = ", ".join(f"of {path} {p99(t for p, _, t in result['asked'] if p == path):.1f} ms" for path in PATHS)
+        print(f"{name}: {len(seconds)} requests, p99 {by_path}, longest {max(seconds) * 1000:.0f} ms, lost {len(result['lost'])}",
+              *sorted(set(result["lost"]))[:5], flush=True)
+
+
+class Slices:
+    """Which bad clients there were when."""
+
+    def __init__(self):
+        self.ends = []  # kind, begin, end
+
+    async def run(self, servers, until, options):
+        """Let bad clients use the server of each kind in turn. They leave at the end of a slice."""
+        for kind in itertools.cycle(servers):
+            begun = time.monotonic()
+            end = min(begun + options.slice, until)
+            if begun >= end - 1:
+                return
+            bad = [asyncio.create_task(misbehave(servers[kind].address, end, options.pause, options.kinds)) for _ in range(options.bad if servers[kind] else 0)]
+            await asyncio.sleep(end - begun)
+            for client in bad:
+                client.cancel()
+            await asyncio.gather(*bad, return_exceptions=True)
+            self.ends.append((kind, begun, time.monotonic()))
+
+    def p99s(self, asked, paths):
+        """Return for each kind the median of its slices' p99, without the second in which the bad clients come or go."""
+        found = {}
+        for kind, begun, end in self.ends:
+            if times := [seconds for path, at, seconds in asked if path in paths and begun + 1 <= at < end]:
+                found.setdefault(kind, []).append(p99(times))
+        return {kind: statistics.median(each) for kind, each in found.items()}
+
+    def compared(self, asked, paths):
+        """Return how many times the p99 of "alone" that of "mixed" is, and a text about it."""
+        p99s = self.p99s(asked, paths)
+        if len(p99s) < 3:
+            return float("inf"), f"only {', '.join(p99s)}; the time was too short for a slice of each kind"
+        ratio = p99s["mixed"] / p99s["alone"]
+        return ratio, ", ".join(f"{kind} {ms:.1f} ms" for kind, ms in p99s.items()) + f"; mixed ÷ alone {ratio:.2f}, ÷ apart {p99s['mixed'] / p99s['apart']:.2f}"
 
 
 class Server:
@@ -226,19 +212,14 @@ async def replace(server, until):
         random.choice((server.restart, server.reload))()
 
 
-async def phase(name, server, seconds, options, replaced):
-    """Return the times of normal clients with bad ones beside them, what was lost, and what the processes hold afterwards."""
-    until = time.monotonic() + seconds
-    work = [normal(server.address, seconds), *(misbehave(options.target, until, options.pause, options.kinds) for _ in range(options.bad))]
-    if replaced:
-        work.append(replace(server, until - min(10, seconds / 4)))
-    (times, lost), *others = await asyncio.gather(*work)
-    print(f"{name}: {len(times)} requests, p99 {p99(times):.1f} ms, longest {max(times) * 1000:.0f} ms, lost {len(lost)}"
-          + (f", workers replaced {others[-1]} times" if replaced else ""), *sorted(set(lost))[:5], flush=True)
-    _, lost_after = await normal(server.address, min(8, seconds / 2))  # bad clients are gone, and old workers have ended
+async def phase(name, server, seconds, totals, *work):
+    """Run normal clients beside other work. Return what they saw, what the processes hold afterwards, and the results of work."""
+    result, *others = await asyncio.gather(normal(server.address, seconds), *work)
+    totals.add(name, result)
+    totals.add(name + ", afterwards", await normal(server.address, min(8, seconds / 2)))  # bad clients are gone, and old workers have ended
     after = server.held()
     print(f"{name}: descriptors and MB afterwards: {after}", flush=True)
-    return times, lost + lost_after, after
+    return result["asked"], after, others
 
 
 def verdict(good, text):
@@ -246,46 +227,55 @@ def verdict(good, text):
     return good
 
 
-def verdicts(quiet, times, lost, before, stayed, replaced, patience):
+def verdicts(totals, compared, before, stayed, replaced, errors, patience):
     """Print a line for each verdict. Return whether all are good."""
     most_fds = max(after[0] - begun[0] for held in (stayed, replaced) for begun, after in zip(before, held))
     most_mb = max(after[1] - begun[1] for begun, after in zip(before, stayed))
     return all([
-        verdict(not lost, f"requests lost: {len(lost)} of {len(times)}"),
-        verdict(max(times) <= patience, f"the longest wait, for the loop or a thread: {max(times):.2f} s (at most {patience:g})"),
+        verdict(not totals.lost, f"requests lost: {len(totals.lost)} of {totals.count}; {len(totals.excused)} failed over a standstill of the machine"),
+        verdict(totals.longest <= patience, f"the longest wait, for the loop or a thread: {totals.longest:.2f} s (at most {patience:g})"),
         verdict(most_fds <= 2, f"descriptors more than at the start: {most_fds} (at most 2)"),
         verdict(most_mb <= 10, f"megabytes more than at the start: {most_mb} (at most 10, caches of allocators)"),
         verdict(len(replaced) == len(before), f"processes: {len(replaced)}, at the start {len(before)}"),
-        verdict(p99(times) <= 2 * p99(quiet), f"p99 of normal clients: {p99(times):.1f} ms, alone {p99(quiet):.1f} ms (at most twice)"),
+        verdict(compared[0] <= 2, f"p99 of normal clients, medians of slices: {compared[1]} (at most 2 × alone)"),
+        verdict(not errors, f"errors in the log: {len(errors)}"),
     ])
 
 
 async def main(options):
-    server = Server(options.server, options.app)
+    server, other = Server(options.server, options.app), Server(options.server, options.app)
+    totals, slices, half = Totals(), Slices(), options.seconds / 2
+
+    async def misbehave_all(until):
+        await asyncio.gather(*(misbehave(server.address, until, options.pause, options.kinds) for _ in range(options.bad)))
+
     with tempfile.TemporaryDirectory() as watched:
         await server.start(watched)
-        other = Server(options.server, options.app) if options.apart else None
-        if other:
-            await other.start(watched)
-        options.target = (other or server).address
+        os.mkdir(beside := os.path.join(watched, "beside"))
+        await other.start(beside)  # does not reload
         try:
             # The bad clients warm up what every process needs once: threads, buffers, modules.
-            await asyncio.gather(*(misbehave(options.target, time.monotonic() + 3, 0.1, options.kinds) for _ in range(options.bad)))
-            quiet, lost_alone = await normal(server.address, max(3, min(20, options.seconds / 10)))
-            print(f"alone: {len(quiet)} requests, p99 {p99(quiet):.1f} ms, lost {len(lost_alone)}", flush=True)
+            await misbehave_all(time.monotonic() + 3)
+            totals.add("alone", await normal(server.address, 3))
             before = server.held()
             print(f"alone: descriptors and MB of the supervisor and the workers: {before}", flush=True)
-            half = options.seconds / 2
-            times, lost, stayed = await phase("workers stay", server, half, options, False)
-            more, lost_more, replaced = [], [], stayed
+            asked, stayed, _ = await phase(
+                "workers stay", server, half, totals,
+                slices.run({"alone": None, "apart": other, "mixed": server}, time.monotonic() + half, options))
+            replaced = stayed
             if options.server == "spindle":
-                more, lost_more, replaced = await phase("workers change", server, half, options, True)
+                until = time.monotonic() + half
+                _, replaced, (_, count) = await phase(
+                    "workers change", server, half, totals, misbehave_all(until), replace(server, until - min(10, half / 4)))
+                print(f"workers change: replaced {count} times", flush=True)
         finally:
-            for each in filter(None, (server, other)):
-                await each.stop()
-    print("errors in the log:", len(server.errors), *server.errors[:3])
-    good = verdicts(quiet, times + more, lost_alone + lost + lost_more, before, stayed, replaced, options.patience)
-    return 0 if verdict(not server.errors, f"errors in the log: {len(server.errors)}") and good else 1
+            await server.stop()
+            await other.stop()
+    if server.errors:
+        print(*server.errors[:3], sep="\n")
+    for path in PATHS:
+        print(f"p99 of {path}, medians of slices: {slices.compared(asked, [path])[1]}")
+    return 0 if verdicts(totals, slices.compared(asked, PATHS), before, stayed, replaced, server.errors, options.patience) else 1
 
 
 if __name__ == "__main__":
@@ -295,13 +285,7 @@ if __name__ == "__main__":
     arguments.add_argument("--bad", type=int, default=40, help="bad clients at a time")
     arguments.add_argument("--pause", type=float, default=1, help="seconds that a bad client rests, on average")
     arguments.add_argument("--patience", type=float, default=5, help="seconds that a request of a normal client may take")
-    arguments.add_argument("--apart", action="store_true", help="bad clients use a server of their own")
+    arguments.add_argument("--slice", type=float, default=5, help="seconds with and without bad clients, in turns")
     arguments.add_argument("--server", choices=["spindle", "uvicorn"], default="spindle")
     arguments.add_argument("--kinds", type=lambda text: text.split(","), default=KINDS, help="of bad clients: " + ",".join(KINDS))
-    arguments.add_argument("--normal", help=argparse.SUPPRESS)
-    options = arguments.parse_args()
-    if options.normal:
-        host, _, port = options.normal.partition(":")
-        asyncio.run(be_normal((host, int(port)), options.seconds))
-    else:
-        sys.exit(asyncio.run(main(options)))
+    sys.exit(asyncio.run(main(arguments.parse_args())))
