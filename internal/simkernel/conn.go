@@ -33,11 +33,13 @@ const (
 
 func (c *conn) changed(m mask)   { c.file.changed(m) }
 func (c *conn) hostID() int32    { return c.host.id }
-func (c *conn) ignoresEnd() bool { return c.closed && c.state == broken }
+func (c *conn) ignoresEnd() bool { return c.state == broken }
 
-// discards reports whether no program can read bytes that arrive: the socket was closed, or
-// shut down in both directions.
-func (c *conn) discards() bool { return c.closed || c.shutRead && c.out.end >= endSent }
+// discards reports whether no program can read bytes that arrive: the socket was closed,
+// shut down in both directions, or has failed.
+func (c *conn) discards() bool {
+	return c.closed || c.state == broken || c.shutRead && c.out.end >= endSent
+}
 
 // connectPair makes two sockets the ends of a connection. The links are nil for Unix
 // sockets.
@@ -289,15 +291,28 @@ func (c *conn) fail(err syscall.Errno) {
 	if c.state == broken {
 		return
 	}
+	if c.out != nil {
+		c.in.stopped = true
+	}
+	c.giveUp(err)
+}
+
+// giveUp ends this end of the connection with an error. The peer is not notified: what it
+// sends is answered with a reset, and if that is lost too, it gives up in turn.
+func (c *conn) giveUp(err syscall.Errno) {
 	c.state = broken
 	c.err = err
 	if c.out != nil {
-		c.out.stopped, c.in.stopped = true, true
+		c.out.stopped = true
 	}
 	c.changed(in | out | peerShut | hungUp | failed)
 }
 
-func (c *conn) timedOut(err syscall.Errno) { c.fail(err) }
+func (c *conn) timedOut() {
+	if c.state != broken {
+		c.giveUp(syscall.ETIMEDOUT)
+	}
+}
 
 // rejectArrival answers bytes for a closed socket with a reset. A host that is down does
 // not answer, and the answer may be lost. Then the sender will retransmit.

@@ -1,9 +1,6 @@
 package simkernel
 
-import (
-	"syscall"
-	"time"
-)
+import "time"
 
 // flow is one direction of a connection. Its positions count bytes from the beginning:
 //
@@ -61,7 +58,7 @@ type flowEnd interface {
 	// rejectArrival answers bytes that cannot be read.
 	rejectArrival(f *flow)
 	// timedOut reports that the other end has not answered for too long.
-	timedOut(err syscall.Errno)
+	timedOut()
 	hostID() int32
 }
 
@@ -239,7 +236,7 @@ func (f *flow) take(b []byte) int {
 	case f.link == nil:
 		f.acked = f.read
 		f.wakeWriter()
-	case !f.stopped && f.read+f.window-f.advertised >= f.window/2: // the window has grown enough
+	case !f.stopped && !f.to.discards() && f.read+f.window-f.advertised >= f.window/2: // the window has grown enough
 		f.acknowledge()
 	}
 	return n
@@ -271,7 +268,7 @@ func retransmit(on any, _, _ uint64) {
 		return
 	case f.tries >= maxTries:
 		f.stopped = true
-		f.from.timedOut(syscall.ETIMEDOUT)
+		f.from.timedOut()
 		return
 	}
 	f.tries++

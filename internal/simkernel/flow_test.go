@@ -73,6 +73,44 @@ func TestAConnectionTimesOutInTheEnd(t *testing.T) {
 	b.outcome(near, syscall.ETIMEDOUT)
 }
 
+// TestACutInOneDirectionTimesOutAtBothEnds: the bytes of one end arrive, and its
+// acknowledgements do not.
+func TestACutInOneDirectionTimesOutAtBothEnds(t *testing.T) {
+	b := newBench(t)
+	near, far := b.pair()
+	b.back.Cut(true)
+	_, err := b.far.Send(far, []byte("answer")) // times out first
+	b.ok(err)
+	b.pass(time.Minute)
+	_, err = b.near.Send(near, []byte("question"))
+	b.ok(err)
+	b.pass(30 * time.Minute)
+	if got := b.recv(b.far, far); got != "question" {
+		t.Errorf("got %q", got)
+	}
+	b.outcome(near, syscall.ETIMEDOUT)
+	if code, err := b.far.Option(far, kernel.SocketError); err != nil || syscall.Errno(code) != syscall.ETIMEDOUT {
+		t.Errorf("the other end has %v, %v", syscall.Errno(code), err)
+	}
+}
+
+// TestAnEndThatHasTimedOutResetsItsPeer: when the cut is over, the peer's next bytes are
+// answered with a reset.
+func TestAnEndThatHasTimedOutResetsItsPeer(t *testing.T) {
+	b := newBench(t)
+	near, far := b.pair()
+	b.back.Cut(true)
+	_, err := b.far.Send(far, []byte("answer"))
+	b.ok(err)
+	b.pass(30 * time.Minute)
+	b.outcome(near, 0)
+	b.back.Cut(false)
+	_, err = b.near.Send(near, []byte("question"))
+	b.ok(err)
+	b.pass(time.Second)
+	b.outcome(near, syscall.ECONNRESET)
+}
+
 // TestEndsSurviveAPartition: a close during a partition arrives after it.
 func TestEndsSurviveAPartition(t *testing.T) {
 	b := newBench(t)

@@ -180,13 +180,13 @@ type pipeEnd struct {
 	writes bool
 }
 
-func (e *pipeEnd) changed(m mask)         { e.file.changed(m) }
-func (e *pipeEnd) discards() bool         { return e.file == nil }
-func (e *pipeEnd) ignoresEnd() bool       { return false }
-func (e *pipeEnd) rejectArrival(*flow)    {}
-func (e *pipeEnd) timedOut(syscall.Errno) {}
-func (e *pipeEnd) hostID() int32          { return e.p.host.id }
-func (e *pipeEnd) reset()                 {}
+func (e *pipeEnd) changed(m mask)      { e.file.changed(m) }
+func (e *pipeEnd) discards() bool      { return e.file == nil }
+func (e *pipeEnd) ignoresEnd() bool    { return false }
+func (e *pipeEnd) rejectArrival(*flow) {}
+func (e *pipeEnd) timedOut()           {}
+func (e *pipeEnd) hostID() int32       { return e.p.host.id }
+func (e *pipeEnd) reset()              {}
 
 func (e *pipeEnd) readiness() (m mask) {
 	if e.writes {
