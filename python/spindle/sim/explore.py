@@ -32,6 +32,7 @@ class Outcome:
 
 def play(setup, seed, only=None, compare=None, record=False, named=False):
     """Run one world. setup builds it, and may run it and look at the result."""
+    __tracebackhide__ = True  # of pytest
     world = World(seed)
     world._will_close = True
     world._only = None if only is None else frozenset(only)
@@ -70,17 +71,23 @@ def search(setup, seeds, only=None, twice=TWICE, each=None, shortest=0):
     shortest is how many more seeds to try after the first failure, to return the one with the fewest events.
     """
     for n, seed in enumerate(seeds):
-        outcome = check_twice(setup, seed, only) if n < twice else play(setup, seed, only)
+        outcome = play_once_or_twice(setup, seed, only, n < twice)
         if each is not None:
             each(seed, outcome)
-        if wrong := outcome.world._unknown_parts():
-            raise SimError(f"no such fault or amount: {', '.join(wrong)}")
         if outcome.error is None:
             outcome.world._core.close()
             continue
         failure = shrink(setup, seed, outcome, only)
         return _shortest(setup, failure, range(seed + 1, seed + 1 + shortest), only)
     return None
+
+
+def play_once_or_twice(setup, seed, only, twice):
+    """Run a seed, and compare it with a second run if twice is true."""
+    outcome = check_twice(setup, seed, only) if twice else play(setup, seed, only)
+    if wrong := outcome.world._unknown_parts():
+        raise SimError(f"no such fault or amount: {', '.join(wrong)}")
+    return outcome
 
 
 def _shortest(setup, failure, seeds, only):

@@ -3,6 +3,8 @@
 import random
 from dataclasses import dataclass, field
 
+from . import arguments
+
 _KINDS = ("partition", "slow", "crash", "pause", "clock")
 _RATES = ("loss", "duplicate", "reorder", "dribble")
 
@@ -30,8 +32,16 @@ class Faults:
     dribble: float = 0.0
     hosts: list = field(default_factory=list)  # those that crash, pause and get wrong clocks; none means all
 
+    def __post_init__(self):
+        for name in ("duration", "lasting", *(kind + "_every" for kind in _KINDS)):
+            if (value := getattr(self, name)) is not None:
+                arguments.seconds("Faults", name, value)
+        for name in _RATES:
+            arguments.share(f"Faults: {name}", getattr(self, name))
+
     def _begin(self, world):
         """Draw the faults and schedule those that shrinking has not left out."""
+        arguments.hosts(world, "Faults.hosts", *self.hosts)
         world._script = sorted(self._draw(world), key=lambda fault: fault.at)
         for number, fault in enumerate(world._script):
             if world._keeps(str(number)):

@@ -1,12 +1,15 @@
 """A host of a world, and its programs."""
 
 import asyncio
+import sys
 
+from . import arguments
 from .links import nanoseconds
 from .loop import WorldLoop, number_of
 
 _BOOT, _EXIT, _PARK, _CRASH, _PAUSE, _RESUME = range(1, 7)  # libspindle/world.h
 _CLOCK, _NOTE, _FAIL_CALL = 14, 16, 22
+_CALLS = ("socket", "bind", "listen", "accept", "connect", "recv", "send", "sendv", "recvfrom", "sendto", "shutdown")
 
 
 class _Program:
@@ -14,8 +17,19 @@ class _Program:
 
     def __init__(self, function, args, kwargs, awaited):
         self.function, self.args, self.kwargs, self.awaited = function, args, kwargs, awaited
+        caller = sys._getframe(2)
+        self._file, self._line = caller.f_code.co_filename, caller.f_lineno
         self.task = None
         self.crashed = False
+
+    def coroutine(self):
+        """Call the function and return its coroutine."""
+        result = self.function(*self.args, **self.kwargs)
+        if not asyncio.iscoroutine(result):
+            raise TypeError(
+                f"spindle.sim: start and serve take a coroutine function (async def) and its arguments: {self.name} has returned {result!r}, "
+                f"which is no coroutine; it was passed at {self._file}:{self._line}")
+        return result
 
     @property
     def name(self):
@@ -27,7 +41,7 @@ class Host:
 
     def __init__(self, world, name):
         self.world, self.name = world, name
-        self._number = world._control(0, text=name)
+        self._number = world._control(0, text=arguments.host_name(world, name))
         self.disk = {}  # what programs keep here survives a crash
         self._programs = []
         self._boot()
@@ -69,7 +83,12 @@ class Host:
         program.crashed = False
 
         def begin():
-            program.task = loop.create_task(program.function(*program.args, **program.kwargs))
+            try:
+                coroutine = program.coroutine()
+            except Exception as exc:
+                self.world._failed(self, program, exc)
+                return
+            program.task = loop.create_task(coroutine)
             program.task.add_done_callback(done)
 
         def done(task):
@@ -107,10 +126,14 @@ class Host:
 
     def clock(self, offset=0.0, ppm=0):
         """Make the clock run ppm millionths too fast from now on, and shift the time of day by offset seconds."""
-        self.world._control(_CLOCK, self._number, x=nanoseconds(offset), y=int(ppm))
+        self.world._control(_CLOCK, self._number, x=nanoseconds(offset), y=arguments.whole("clock", "ppm", ppm, -1_000_000))
 
     def fail_call(self, call, errno, nth=1):
         """Make the nth call of a name from now on fail with an errno: socket, accept, connect, send, recv, bind."""
+        if call not in _CALLS:
+            raise ValueError(f"spindle.sim: fail_call: call is one of {', '.join(_CALLS)}, not {call!r}")
+        arguments.whole("fail_call", "errno", errno, 1)
+        arguments.whole("fail_call", "nth", nth, 1)
         self.world._control(_FAIL_CALL, self._number, x=nth, y=int(errno), text=call)
 
     def note(self, text):

@@ -4,13 +4,15 @@ import functools
 import inspect
 import os
 import re
+import shlex
+import shutil
 import sys
 import tempfile
 
+from . import arguments as checked
 from .errors import Diverges
-from .explore import TWICE, page, play, search
-from .system import hash_is_pinned
-from .workers import search_in_processes
+from .explore import TWICE, page, play
+from .workers import call, search_in_processes
 
 
 class options:
@@ -23,17 +25,22 @@ class options:
     shortest = 0
     pages = None  # the directory of pages; None for the one for temporary files
     nodeid = None  # of the test that runs
+    pytest = ()  # arguments that select it
 
 
-def _number(name):
+def _number(name, least):
     text = os.environ.get(name)
-    return int(text) if text else None
+    if not text:
+        return None
+    if not text.isdecimal() or int(text) < least:
+        raise ValueError(f"spindle.sim: {name} in the environment is a whole number from {least} on, not {text!r}")
+    return int(text)
 
 
 def settings(seeds):
     """Return the seeds to run, the parts to keep and the number of processes."""
-    seed = options.seed if options.seed is not None else _number("SPINDLE_SEED")
-    count = options.seeds or _number("SPINDLE_SEEDS") or seeds
+    seed = options.seed if options.seed is not None else _number("SPINDLE_SEED", 0)
+    count = options.seeds or _number("SPINDLE_SEEDS", 1) or seeds
     parts = options.parts if options.parts is not None else os.environ.get("SPINDLE_FAULTS")
     only = None if parts is None else [part for part in parts.split(",") if part]
     return (range(seed, seed + 1) if seed is not None else range(count)), only, options.processes
@@ -47,7 +54,13 @@ def test(function=None, *, seeds=200, twice=TWICE):
     and reported with its seed, the faults that it needs, and a command that repeats it.
     """
     if function is None:
+        checked.whole("test", "seeds", seeds, 1)
+        checked.whole("test", "twice", twice, 0)
         return functools.partial(test, seeds=seeds, twice=twice)
+    if not inspect.isroutine(function):
+        raise TypeError(f"spindle.sim.test: it decorates a function with an argument named world, not {function!r}; seeds is a keyword argument")
+    if getattr(function, "is_hypothesis_test", False):
+        raise TypeError("spindle.sim.test: write @hypothesis.given above @spindle.sim.test: Hypothesis draws inputs for a test of many seeds")
     if inspect.iscoroutinefunction(function):
         raise TypeError("spindle.sim.test: the function builds a world and is not a coroutine; start coroutines on its hosts")
     parameters = inspect.signature(function).parameters
@@ -59,16 +72,14 @@ def test(function=None, *, seeds=200, twice=TWICE):
 
     @functools.wraps(function)
     def run(*args, **kwargs):
+        __tracebackhide__ = True  # of pytest
         chosen, only, processes = settings(seeds)
         arguments = others.bind(*args, **kwargs).arguments  # by name: world may be the first one
-        setup = functools.partial(_call, function, arguments)
+        setup = functools.partial(call, function, arguments)
         shortest = options.shortest if len(chosen) > 1 else 0
-        if hash_is_pinned() and (processes == 1 or len(chosen) == 1):
-            failure = search(setup, chosen, only, twice, shortest=shortest)
-            add_page(function, setup, failure)
-        else:
-            failure = search_in_processes(function, arguments, chosen, only, twice, processes, shortest, options.nodeid)
+        failure = search_in_processes(function, arguments, setup, chosen, only, twice, processes, shortest)
         if failure is not None:
+            add_page(function, setup, failure)
             _raise(failure, function)
 
     run.__signature__ = others
@@ -80,17 +91,27 @@ def test(function=None, *, seeds=200, twice=TWICE):
 test.__test__ = False  # the name is not that of a test
 
 
-def _call(function, arguments, world):
-    return function(world=world, **arguments)
-
-
 def command(function, failure):
     """Return the command that repeats a failure."""
-    faults = f" --spindle-faults={','.join(failure.parts) or 'none'}"
-    if options.nodeid:
-        return f"PYTHONHASHSEED=0 {os.path.basename(sys.executable)} -m pytest '{options.nodeid}' --spindle-seed={failure.seed}{faults}"
-    where = f"{function.__module__}:{function.__qualname__}"
-    return f"{os.path.basename(sys.executable)} -m spindle.sim {where} --seed {failure.seed}" + faults.replace("spindle-", "").replace("=", " ", 1)
+    faults = ",".join(failure.parts) or "none"
+    if options.pytest:
+        words = [_python(), "-m", "pytest", *options.pytest, f"--spindle-seed={failure.seed}", f"--spindle-faults={faults}"]
+        return f"PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', '0')} {shlex.join(words)}"
+    where = f"{_module(function)}:{function.__qualname__}"
+    return shlex.join([_python(), "-m", "spindle.sim", where, "--seed", str(failure.seed), "--faults", faults])
+
+
+def _python():
+    """Return the name of this Python: the short one, if the shell finds it by that."""
+    name = os.path.basename(sys.executable)
+    return name if shutil.which(name) == sys.executable else sys.executable
+
+
+def _module(function):
+    """Return the name under which another process imports the module of a function."""
+    if function.__module__ != "__main__":
+        return function.__module__
+    return os.path.splitext(os.path.basename(function.__code__.co_filename))[0]
 
 
 def add_page(function, setup, failure):
@@ -104,8 +125,9 @@ def write_page(function, failure):
     if not failure.page:
         return ""
     name = re.sub(r"[^\w.-]+", "_", options.nodeid or f"{function.__module__}.{function.__qualname__}")
-    path = os.path.join(options.pages or tempfile.gettempdir(), f"spindle-{name}.html")
+    path = os.path.join(os.path.abspath(options.pages or tempfile.gettempdir()), f"spindle-{name}.html")
     try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as file:
             file.write(failure.page)
     except OSError as exc:
@@ -119,6 +141,7 @@ def ending(function, failure):
 
 
 def _raise(failure, function):
+    __tracebackhide__ = True
     failure.error.add_note(ending(function, failure))
     raise failure.error
 

@@ -1,82 +1,99 @@
-"""Seeds in several processes, with the result of a sequence: the failure of the lowest seed is reported."""
+"""Seeds in several processes, with the result of a sequence: the failure of the lowest seed is reported.
 
-import contextlib
-import os
+The processes only look for a seed that fails. This one runs it again, so that the failure has the fixtures, the
+assertions and the traceback of an ordinary test.
+"""
+
+import functools
+import importlib
+import operator
 import pickle
-import traceback
+import sys
+import warnings
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from .errors import SimError
-from .explore import search
+from .explore import play_once_or_twice, search
 
 _CHUNK = 25  # seeds
 
 
-class WorkerFailure(SimError):
-    """A run that has failed in another process. Its text has the traceback."""
-
-
-def _work(module, name, arguments, seeds, only, twice, shortest, nodeid):
-    import functools
-    import importlib
-
-    from .testing import add_page, options
-
-    function = importlib.import_module(module)
-    for part in name.split("."):
-        function = getattr(function, part)
-    function = getattr(function, "spindle_sim", function)
-
-    def setup(world):
-        return function(world=world, **arguments)
-
-    setup = functools.wraps(function)(setup)
-    failure = search(setup, seeds, only, twice, shortest=shortest)
-    if failure is None:
+def search_in_processes(function, arguments, setup, seeds, only, twice, processes, shortest=0, each=None):
+    """Run seeds until one fails, as search does, in so many processes."""
+    if processes == 1 or len(seeds) == 1:
+        return search(setup, seeds, only, twice, each, shortest)
+    try:
+        _check(function, arguments)
+        found = _first_failing(function, arguments, seeds, only, twice, processes)
+    except (_NotPassed, ImportError) as exc:
+        warnings.warn(f"spindle.sim: one process runs all seeds of {function.__qualname__}: {exc}", stacklevel=2)
+        return search(setup, seeds, only, twice, each, shortest)
+    if found is None:
         return None
-    options.nodeid = nodeid
-    add_page(function, setup, failure)
-    failure.text = "".join(traceback.format_exception(failure.error)) + failure.text
-    failure.error = None
+    seed, text = found
+    failure = search(setup, range(seed, seed + 1), only, int(seeds.index(seed) < twice), each, shortest)
+    if failure is None:  # other processes do not have what fixtures change with monkeypatch, for example
+        warnings.warn(
+            f"spindle.sim: one process runs all seeds of {function.__qualname__}: seed {seed} passes in this one and fails in another: {text}",
+            stacklevel=2)
+        return search(setup, seeds, only, twice, each, shortest)
     return failure
 
 
-@contextlib.contextmanager
-def _pinned_hash():
-    before = os.environ.get("PYTHONHASHSEED")
-    if before is None or not before.isdigit():
-        os.environ["PYTHONHASHSEED"] = "0"
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop("PYTHONHASHSEED", None)
-        else:
-            os.environ["PYTHONHASHSEED"] = before
+class _NotPassed(Exception):
+    """A test cannot be passed to another process."""
 
 
-def search_in_processes(function, arguments, seeds, only, twice, processes, shortest=0, nodeid=None):
-    """Run seeds in processes with pinned hashes of strings. Return the Failure of the lowest seed, or None."""
+def _check(function, arguments):
+    """Raise if other processes cannot run a function."""
     try:
         pickle.dumps(arguments)
     except Exception as exc:
-        raise SimError(
-            f"the arguments of {function.__qualname__} cannot be passed to another process ({exc}); "
-            "set PYTHONHASHSEED=0 in the environment and use one process") from None
+        raise _NotPassed(f"its arguments cannot be passed to another one ({exc})") from None
+    try:
+        found = operator.attrgetter(function.__qualname__)(sys.modules[function.__module__])
+    except (AttributeError, KeyError):
+        found = None
+    if _of_world(found) is not function or function.__module__ == "__main__":
+        raise _NotPassed("another one cannot import it")
+
+
+def _of_world(function):
+    """Return the function of a world that a test has, below our decorator and that of Hypothesis."""
+    inner = getattr(getattr(function, "hypothesis", None), "inner_test", function)
+    return getattr(inner, "spindle_sim", inner)
+
+
+def _first_failing(function, arguments, seeds, only, twice, processes):
     chunks = [seeds[i : i + _CHUNK] for i in range(0, len(seeds), _CHUNK)]
-    with _pinned_hash(), ProcessPoolExecutor(min(processes, len(chunks)) or 1, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(min(processes, len(chunks)), get_context("spawn")) as pool:
         results = [
-            pool.submit(_work, function.__module__, function.__qualname__, arguments, chunk, only, twice if n == 0 else 0,
-                        shortest, nodeid)
+            pool.submit(_work, function.__module__, function.__qualname__, arguments, chunk, only, twice if n == 0 else 0)
             for n, chunk in enumerate(chunks)
         ]
         for result in results:
-            failure = result.result()
-            if failure is not None:
+            if found := result.result():
                 pool.shutdown(wait=False, cancel_futures=True)
-                text = failure.text
-                failure.error = WorkerFailure(text)
-                failure.text = f"seed {failure.seed} fails"
-                return failure
+                return found
     return None
+
+
+def _work(module, name, arguments, seeds, only, twice):
+    """Return the first of the seeds that does not pass, and its error."""
+    function = _of_world(operator.attrgetter(name)(importlib.import_module(module)))
+    setup = functools.partial(call, function, arguments)
+    for n, seed in enumerate(seeds):
+        try:
+            outcome = play_once_or_twice(setup, seed, only, n < twice)
+        except BaseException as exc:  # a skip of pytest, for example
+            return seed, repr(exc)
+        if outcome.error is not None:
+            return seed, repr(outcome.error)
+        outcome.world._core.close()
+    return None
+
+
+def call(function, arguments, world):
+    """Call the function of a test."""
+    __tracebackhide__ = True  # of pytest
+    return function(world=world, **arguments)

@@ -10,6 +10,7 @@ import warnings
 
 from .. import _core
 from ..tree import tree
+from . import arguments
 from .current import current
 from .errors import Deadlock, NotSimulated, SimError, Standstill, TimedOut, line_of, users_line
 from .host import Host
@@ -74,19 +75,23 @@ class World:
 
     def link(self, a, b):
         """Return the link between two hosts, in both directions."""
+        arguments.hosts(self, "link", a, b)
         ways = [(a._number, b._number)]
         return Link(self, ways + [(b._number, a._number)] if a is not b else ways)
 
     def one_way(self, source, target):
         """Return the link from one host to another, without the way back."""
+        arguments.hosts(self, "one_way", source, target)
         return Link(self, [(source._number, target._number)])
 
     def delay(self, least, most=None):
         """Set the latency of links that have none of their own. The default is from 0.2 to 1 millisecond."""
-        self._control(_DELAY, -1, -1, nanoseconds(least), nanoseconds(least if most is None else most))
+        least, most = arguments.span("delay", least, most)
+        self._control(_DELAY, -1, -1, nanoseconds(least), nanoseconds(most))
 
     def partition(self, host, *others):
         """Cut the links between a host and others, in both directions; without others, all of its links."""
+        arguments.hosts(self, "partition", host, *others)
         for other in others or self.hosts:
             if other is not host:
                 self.link(host, other).cut()
@@ -97,13 +102,15 @@ class World:
 
     def after(self, seconds, function, *args):
         """Call a function when so many seconds have passed, while no program runs."""
+        arguments.function("after", function)
+        arguments.seconds("after", "seconds", seconds)
         self._tokens += 1
         self._calls[self._tokens] = (function, args)
-        self._control(_AFTER, x=nanoseconds(max(seconds, 0)), y=self._tokens)
+        self._control(_AFTER, x=nanoseconds(seconds), y=self._tokens)
 
     def always(self, check):
         """Call a function after every step of a program. It raises if something is wrong."""
-        self._checks.append(check)
+        self._checks.append(arguments.function("always", check))
 
     def note(self, text):
         """Add a line to the trace."""
@@ -111,6 +118,9 @@ class World:
 
     def amount(self, name, most):
         """Return a number from 1 to most, such as the number of clients: mostly most, and less when a failure is shrunk."""
+        arguments.whole("amount", "most", most, 1)
+        if not isinstance(name, str):
+            raise TypeError(f"spindle.sim: amount: the name of an amount is a string, not {name!r}")
         if "," in name or "=" in name:
             raise ValueError(f"spindle.sim: the name of an amount has no comma and no equals sign: {name!r}")
         if name not in self._amounts:
@@ -119,6 +129,7 @@ class World:
 
     def length(self, most):
         """Return how many seconds the run is to last: mostly most, and less when a failure is shrunk."""
+        arguments.seconds("length", "most", most)
         return self.amount("length", max(1, round(most * 1000))) / 1000
 
     def _chosen_amount(self, name, most):
@@ -161,11 +172,13 @@ class World:
     def run_for(self, seconds):
         """Run for so many seconds, and leave the programs running."""
         over = []
-        self.after(seconds, over.append, True)
+        self.after(arguments.seconds("run_for", "seconds", seconds), over.append, True)
         self._drive(lambda: over)
 
     def until(self, condition, within):
         """Run until the condition is true. It raises TimedOut if that takes longer than within seconds."""
+        arguments.function("until", condition)
+        arguments.seconds("until", "within", within)
         self._checks.append(None)  # look after every step
         try:
             self._run_until(condition, within, "the condition is not met")
@@ -312,12 +325,15 @@ class World:
         if self._closing_down:
             return
         if not task.cancelled() and task.exception() is not None:
-            exc = task.exception()
-            exc.add_note(f"spindle.sim: program {program.name} on host {host.name}")
-            if self._failure is None:
-                self._failure = exc
-        if self._pending == 0 or self._failure is not None:
+            self._failed(host, program, task.exception())
+        if self._pending == 0:
             self._core.stop()
+
+    def _failed(self, host, program, exc):
+        exc.add_note(f"spindle.sim: program {program.name} on host {host.name}")
+        if self._failure is None:
+            self._failure = exc
+        self._core.stop()
 
     def _name_of_task(self):
         self._named += 1

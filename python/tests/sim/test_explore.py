@@ -208,8 +208,8 @@ def test_a_run_that_follows_its_seed_does_not_diverge():
     assert check_twice(echo_world, 3).error is None
 
 
-def run(tmp_path, source, *command, **environment):
-    (tmp_path / "test_it.py").write_text(textwrap.dedent(source))
+def run(tmp_path, source, *command, source_in=None, **environment):
+    ((source_in or tmp_path) / "test_it.py").write_text(textwrap.dedent(source))
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
     done = subprocess.run(
         [sys.executable, *command], cwd=tmp_path, env={**inherited, **environment}, stdin=subprocess.DEVNULL,
@@ -274,27 +274,6 @@ def test_hashes_are_the_same_in_each_process():
     one, other = in_two_processes(sys.executable, seeds)
     assert one == other
     assert len(one) == len(BUGS) + 1 and all(len(set(runs)) == seeds for runs in one.values())
-
-
-def test_misuse():
-    with pytest.raises(TypeError, match="needs an argument named world"):
-        spindle.sim.test(lambda: None)
-    with pytest.raises(ValueError, match="a seed is a whole number"):
-        spindle.sim.World(-1)
-    world = spindle.sim.World()
-    with pytest.raises(TypeError, match="a coroutine function and its arguments"):
-        coroutine = asyncio.sleep(1)
-        try:
-            world.host("a").start(coroutine)
-        finally:
-            coroutine.close()
-    with pytest.raises(ValueError, match="a share is from 0 to 1"):
-        world.link(world.host("b"), world.hosts[0]).loss(2)
-    with pytest.raises(RuntimeError, match="reserved or taken"):
-        world.host("a")
-    world.close()
-    with pytest.raises(spindle.sim.SimError, match="the world is closed"):
-        world.run()
 
 
 def test_random_stays_random_outside():

@@ -70,19 +70,3 @@ def test_hypothesis_draws_inputs_and_we_draw_schedules(tmp_path):
     code, said = run(tmp_path, WITH_HYPOTHESIS.format(passes=False), *PYTEST, "--hypothesis-seed=1", "test_it.py", **environment)
     assert code == 1 and "there is an x" in said and "repeat it: " in said, said
     assert "words=['x']" in said, "the input is the smallest"
-
-
-def test_an_unknown_part_is_refused(tmp_path):
-    source = """
-        import asyncio
-        import spindle.sim
-
-        @spindle.sim.test(seeds=5)
-        def test_world(world):
-            for number in range(world.amount("hosts", 3)):
-                world.host(f"h{number}").start(asyncio.sleep, 1)
-    """
-    code, said = run(tmp_path, source, *PYTEST, "--spindle-seed=1", "--spindle-faults=hosts=2", "test_it.py", PYTHONHASHSEED="0")
-    assert code == 0, said
-    code, said = run(tmp_path, source, *PYTEST, "--spindle-seed=1", "--spindle-faults=clients=2,9", "test_it.py", PYTHONHASHSEED="0")
-    assert code == 1 and "no such fault or amount: 9, clients=2" in said, said
