@@ -239,3 +239,29 @@ def test_nothing_is_left(tmp_path):
     before = len(os.listdir("/proc/self/fd"))
     running(main())
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_worker_refuses_more_than_can_wait(monkeypatch):
+    monkeypatch.setattr("spindle.relay.worker.MOST_WAITING", 1)
+
+    async def main():
+        go_on = asyncio.Event()
+
+        async def waits(request):
+            await go_on.wait()
+            return b"done"
+
+        bus = relay.Local()
+        worker = asyncio.create_task(relay.Worker(bus).serve(waits, "test"))
+        await asyncio.sleep(0)
+        async with relay.Caller(bus) as caller:
+            calls = [asyncio.create_task(caller.call("test")) for _ in range(3)]
+            with pytest.raises(relay.RemoteError) as refused:
+                await calls[2]
+            assert refused.value.code == "full"
+            go_on.set()
+            assert await asyncio.gather(*calls[:2]) == [b"done", b"done"]
+        bus.close()
+        await worker
+
+    running(main())

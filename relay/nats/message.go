@@ -37,6 +37,8 @@ const (
 //	_inbox.3fe2….gIDh….42-9z…     the reply subject of request 42
 //	_inbox.3fe2….42-9z…           the same of a request that is stored
 //
+// The module spindle.relay.nats in Python reads and writes the same messages.
+//
 // Answers are published to the reply subject as it is: a server with allow_responses lets
 // workers publish there and nowhere else.
 const inboxPrefix = "_inbox."

@@ -14,13 +14,16 @@ A caller, with workers that are processes:
     async with relay.Processes({"upper": ["python3", "worker.py"]}) as bus:
         async with relay.Caller(bus) as caller:
             reply = await caller.call("upper", b"hello", timeout=5)
+
+Processes is one bus; Local is in one process, and Nats is on a connection to NATS.
 """
 
 from .caller import Caller, Stats
 from .envelope import Envelope, NoResponder, RemoteError
 from .local import Local
+from .nats import Nats
 from .pipe import Pipe
 from .processes import Processes
 from .worker import Request, Worker, work
 
-__all__ = ["Caller", "Envelope", "Local", "NoResponder", "Pipe", "Processes", "RemoteError", "Request", "Stats", "Worker", "work"]
+__all__ = ["Caller", "Envelope", "Local", "Nats", "NoResponder", "Pipe", "Processes", "RemoteError", "Request", "Stats", "Worker", "work"]

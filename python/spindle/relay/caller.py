@@ -49,14 +49,20 @@ class Caller:
         if self._close is not None:
             self._close()
             self._close = None
+        self._fail(b"the caller was closed")
+
+    def _fail(self, why):
         for answers in self._waiting.values():
-            answers.put_nowait(Envelope("failure", headers={CODE: "closed"}, body=b"the caller was closed"))
+            answers.put_nowait(Envelope("failure", headers={CODE: "closed"}, body=why))
 
     @property
     def stats(self):
         return dataclasses.replace(self._stats, waiting=len(self._waiting))
 
     def _receive(self, e):
+        if e.kind == "closed":
+            self._fail(b"the connection of the bus is closed")
+            return
         answers = self._waiting.get(e.id)
         if answers is None:
             self._stats.late += 1
@@ -99,12 +105,13 @@ class Caller:
         loop = asyncio.get_running_loop()
         due = self._limit(timeout)
         due = due and loop.time() + due
-        read, allowed = 0, window
+        read, allowed, worker = 0, window, ""
         try:
             self._bus.publish(Envelope("request", subject, self._address, number, window, due and due - loop.time(),
                                        host.traceparent.get(), headers=headers or {}, body=body))
             while True:
                 e = await answers.get()
+                worker = e.route or worker
                 if e.kind == "failure":
                     ended = "failed"
                     raise _error(subject, e)
@@ -116,14 +123,14 @@ class Caller:
                 read += 1
                 if allowed - read <= window // 2:
                     allowed = read + window
-                    self._bus.publish(Envelope("credit", subject, self._address, number, allowed))
+                    self._bus.publish(Envelope("credit", subject, self._address, number, allowed, route=worker))
         except NoResponder:
             ended = "failed"
             raise
         finally:
             del self._waiting[number]
             if ended == "cancelled":
-                self._bus.publish(Envelope("cancel", subject, self._address, number))
+                self._bus.publish(Envelope("cancel", subject, self._address, number, deadline=due and due - loop.time(), route=worker))
                 if due is not None and loop.time() >= due:
                     ended = "timed_out"
             setattr(self._stats, ended, getattr(self._stats, ended) + 1)
@@ -131,5 +138,7 @@ class Caller:
 
 def _error(subject, e):
     code = e.headers.get(CODE, "error")
-    text = e.body.decode(errors="replace")
-    return TimeoutError(f"{subject}: {text}") if code == "deadline" else RemoteError(f"{subject}: {text}", code)
+    text = f"{subject}: {e.body.decode(errors='replace')}"
+    if code == "deadline":
+        return TimeoutError(text)
+    return NoResponder(text) if code == "no-responder" else RemoteError(text, code)

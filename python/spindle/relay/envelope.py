@@ -17,6 +17,9 @@ class Envelope:
     tracestate: str = ""
     headers: dict = dataclasses.field(default_factory=dict)
     body: bytes = b""
+    route: str = ""  # for buses: where answers to a request go, or a message to the worker of an answer, if that is not clear otherwise
+    sender: str = ""  # of an answer: the subject of its request
+    attempt: int = 0  # how often a bus has delivered the request, and the same in its answers
 
     def header(self):
         """Return the header of a frame."""

@@ -7,6 +7,7 @@ import inspect
 from .. import host
 from .envelope import CODE, Envelope
 
+MOST_WAITING = 1024  # requests of a worker that wait for their turn
 
 class Request:
     """A request. The handler returns its reply, or yields items."""
@@ -39,7 +40,8 @@ class Request:
     def _answer(self, kind, body, headers=None):
         e = self._envelope
         self._server.bus.publish(Envelope(kind, e.reply_to, id=e.id, seq=self._sent, traceparent=e.traceparent,
-                                          headers=headers or {}, body=body.encode() if isinstance(body, str) else body or b""))
+                                          headers=headers or {}, body=body.encode() if isinstance(body, str) else body or b"",
+                                          route=e.route, sender=e.subject, attempt=e.attempt))
 
     def _allow(self, n):
         self._allowed = max(self._allowed, n)
@@ -69,8 +71,11 @@ class Worker:
         try:
             await bus.wait_closed()
         finally:
-            close()
+            server.ending = True
+            leaving = close()
             await server.end()
+            if leaving is not None:
+                await leaving
 
 
 def work(handler, *, concurrency=1):
@@ -89,11 +94,19 @@ class _Server:
         self._handler = handler
         self._places = asyncio.Semaphore(concurrency)
         self._running = {}
+        self._most = concurrency + MOST_WAITING
+        self.ending = False
 
     def receive(self, e):
         key = e.reply_to, e.id
         if e.kind == "request":
             request = Request(e, self)
+            if self.ending:
+                request._answer("failure", "the worker was stopped", {CODE: "canceled"})
+                return
+            if len(self._running) >= self._most:
+                request._answer("failure", "the worker's queue is full", {CODE: "full"})
+                return
             task = asyncio.get_running_loop().create_task(self._run(request), name=f"request {e.id} of {e.subject}")
             self._running[key] = task, request
             task.add_done_callback(lambda _: self._running.pop(key, None))
@@ -117,7 +130,7 @@ class _Server:
             async with self._places, asyncio.timeout(request._envelope.deadline):
                 body = await self._call(request)
         except asyncio.CancelledError:
-            request._answer("failure", "the request was cancelled", {CODE: "cancelled"})
+            request._answer("failure", "the request was cancelled", {CODE: "canceled"})
         except TimeoutError:
             request._answer("failure", "the deadline has passed", {CODE: "deadline"})
         except BaseException as e:

@@ -1,0 +1,457 @@
+package nats_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/nats"
+	"github.com/spindleloop/spindle/relay/nats/broker"
+	"github.com/spindleloop/spindle/tracing"
+)
+
+// python returns the interpreter for tests with workers and callers in Python.
+func python(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("SPINDLE_PYTHON")
+	if path == "" {
+		t.Skip("SPINDLE_PYTHON is not set: it names an interpreter with the packages spindle-loop and nats-py")
+	}
+	return path
+}
+
+const pythonWorker = `
+import asyncio, sys
+import nats
+import spindle
+from spindle import relay
+
+async def handle(request):
+    what, _, rest = request.body.decode().partition(" ")
+    if what == "upper":
+        request.reply_headers["Length"] = str(len(rest))
+        return rest.upper()
+    if what == "fail":
+        raise ValueError(rest)
+    if what == "trace":
+        return request.traceparent
+    if what == "header":
+        return request.headers[rest]
+    if what == "large":
+        return bytes(int(rest))
+    if what == "wait":
+        print("waiting", flush=True)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            print("cancelled", flush=True)
+    for i in range(int(rest)):
+        await request.send(b"%d" % i)
+
+async def main(url):
+    connection = await nats.connect(url)
+    worker = asyncio.create_task(relay.Worker(relay.Nats(connection)).serve(handle, "work", concurrency=64))
+    await connection.flush()
+    print("ready", flush=True)
+    await worker
+
+spindle.run(main(sys.argv[1]))
+`
+
+const pythonCalls = `
+import asyncio, sys
+import nats
+import spindle
+from spindle import host, relay
+
+async def fails(expected, coroutine):
+    try:
+        await coroutine
+    except expected as e:
+        return e
+    raise AssertionError(f"no {expected.__name__}")
+
+async def main(url):
+    connection = await nats.connect(url)
+    bus = relay.Nats(connection)
+    async with relay.Caller(bus, timeout=60) as caller:
+        assert await caller.call("work", b"upper hello") == b"HELLO"
+        assert await caller.call("work", b"header X-Name", headers={"X-Name": "a value"}) == b"a value"
+        assert [item async for item in caller.stream("work", b"count 1000")] == [b"%d" % i for i in range(1000)]
+        failure = await fails(relay.RemoteError, caller.call("work", b"fail on purpose"))
+        assert failure.code == "error" and str(failure) == "work: on purpose", failure
+        await fails(relay.NoResponder, caller.call("unserved"))
+        await fails(TimeoutError, caller.call("work", b"wait", timeout=0.05))
+        items = caller.stream("work", b"wait")
+        assert await anext(items) == b"waiting"
+        waiting = asyncio.ensure_future(anext(items))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await fails(asyncio.CancelledError, waiting)
+        await fails(ValueError, caller.call("work", bytes(2_000_000)))
+        host.traceparent.set("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+        assert (await caller.call("work", b"trace")).startswith(b"00-0af7651916cd43dd8448eb211c80319c-")
+        assert caller.stats.waiting == 0 and bus.dropped == 0
+        waiting = asyncio.create_task(caller.call("work", b"wait"))
+        await asyncio.sleep(0)
+        await bus.drain()
+        await connection.close()
+        assert (await fails(relay.RemoteError, waiting)).code == "closed"
+        await fails(ConnectionError, caller.call("work", b"upper hello"))
+
+spindle.run(main(sys.argv[1]))
+`
+
+const pythonCaller = `
+import asyncio, collections, json, sys
+import nats
+import spindle
+from spindle import relay
+
+async def main(url, seconds):
+    connection = await nats.connect(url)
+    counts = collections.Counter()
+    loop = asyncio.get_running_loop()
+    until = loop.time() + float(seconds)
+
+    async def client(caller, name):
+        n = 0
+        while loop.time() < until:
+            n += 1
+            counts["calls"] += 1
+            try:
+                reply = await caller.call("work", f"upper {name}-{n}".encode(), timeout=0.5)
+                counts["replied" if reply == f"{name}-{n}".upper().encode() else "wrong"] += 1
+            except (TimeoutError, relay.NoResponder) as e:
+                counts[type(e).__name__] += 1
+                await asyncio.sleep(0.01)
+            except relay.RemoteError as e:
+                counts[e.code] += 1
+
+    async with relay.Caller(relay.Nats(connection)) as caller:
+        await asyncio.gather(*(client(caller, f"c{i}") for i in range(16)))
+        counts["waiting"] = caller.stats.waiting
+    await connection.close()
+    print(json.dumps(counts))
+
+spindle.run(main(*sys.argv[1:]))
+`
+
+// process is a worker process, and the lines that it prints.
+type process struct {
+	*exec.Cmd
+	printed *bufio.Scanner
+}
+
+// launch starts a worker process, and returns when it serves.
+func launch(t *testing.T, command []string, env ...string) *process {
+	p := &process{Cmd: exec.Command(command[0], command[1:]...)}
+	p.Env, p.Stderr = append(os.Environ(), env...), os.Stderr
+	printed, err := p.StdoutPipe()
+	if err == nil {
+		err = p.Start()
+	}
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	p.printed = bufio.NewScanner(printed)
+	p.expect(t, "ready")
+	return p
+}
+
+// expect reads a line.
+func (p *process) expect(t *testing.T, line string) {
+	t.Helper()
+	if !p.printed.Scan() || p.printed.Text() != line {
+		t.Errorf("the worker printed %q, %v, want %q", p.printed.Text(), p.printed.Err(), line)
+	}
+}
+
+// kill ends the process.
+func (p *process) kill() {
+	p.Process.Kill()
+	p.Wait()
+}
+
+// TestWorkersInPython: replies, headers, items with credit, failures, traces, and cancellation.
+func TestWorkersInPython(t *testing.T) {
+	interpreter := python(t)
+	b := start(t, broker.Options{})
+	bus := connect(t, b, nats.Options{})
+	worker := launch(t, []string{interpreter, "-c", pythonWorker, b.URL()})
+	defer worker.kill()
+	c := caller(t, bus)
+	call := func(body string) (string, error) {
+		reply, err := c.Call(t.Context(), "work", []byte(body))
+		return string(reply), err
+	}
+	until(t, func() bool {
+		_, err := call("upper x")
+		return !errors.Is(err, relay.ErrNoResponder)
+	})
+	if reply, err := call("upper hello"); reply != "HELLO" || err != nil {
+		t.Errorf("got %q, %v", reply, err)
+	}
+	var remote *relay.RemoteError
+	if _, err := call("fail on purpose"); !errors.As(err, &remote) || remote.Code != relay.CodeError || remote.Message != "ValueError: on purpose" {
+		t.Errorf("got %v", err)
+	}
+	if _, err := call("large 2000000"); !errors.As(err, &remote) || remote.Code != relay.CodeTooLarge {
+		t.Errorf("got %v", err)
+	}
+	e, err := c.Do(t.Context(), relay.Envelope{Subject: "work", Body: []byte("header X-Name"), Headers: map[string]string{"X-Name": "a value"}})
+	if err != nil || string(e.Body) != "a value" {
+		t.Errorf("got %v, %v", e, err)
+	}
+	e, err = c.Do(t.Context(), relay.Envelope{Subject: "work", Body: []byte("upper abc")})
+	if err != nil || e.Headers["Length"] != "3" {
+		t.Errorf("got %v, %v", e, err)
+	}
+	trace, _ := tracing.Parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	e, err = c.Do(tracing.With(t.Context(), trace), relay.Envelope{Subject: "work", Body: []byte("trace")})
+	if err != nil || !strings.HasPrefix(string(e.Body), "00-0af7651916cd43dd8448eb211c80319c-") {
+		t.Errorf("got %v, %v", e, err)
+	}
+	items(t, c, 1000)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		worker.expect(t, "waiting")
+		cancel()
+	}()
+	if _, err := c.Call(ctx, "work", []byte("wait")); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	worker.expect(t, "cancelled")
+}
+
+// TestCallersInPython: what TestWorkersInPython tests, from the other side.
+func TestCallersInPython(t *testing.T) {
+	interpreter := python(t)
+	b := start(t, broker.Options{})
+	canceled := make(chan struct{}, 1)
+	ready := make(chan struct{})
+	go relay.NewWorker(connect(t, b, nats.Options{})).Serve(t.Context(), "work", func(ctx context.Context, r *relay.Request) ([]byte, error) {
+		what, rest, _ := strings.Cut(string(r.Body), " ")
+		switch what {
+		case "upper":
+			return []byte(strings.ToUpper(rest)), nil
+		case "header":
+			return []byte(r.Headers[rest]), nil
+		case "trace":
+			return []byte(r.Trace.String()), nil
+		case "fail":
+			return nil, errors.New(rest)
+		case "wait":
+			sent := r.Send(ctx, []byte("waiting"))
+			<-ctx.Done()
+			if sent == nil { // a stream
+				canceled <- struct{}{}
+			}
+			return nil, ctx.Err()
+		}
+		n, err := strconv.Atoi(rest)
+		for i := 0; i < n && err == nil; i++ {
+			err = r.Send(ctx, []byte(strconv.Itoa(i)))
+		}
+		return nil, err
+	}, relay.ServeOptions{Ready: func() { close(ready) }})
+	<-ready
+	if printed, err := exec.Command(interpreter, "-c", pythonCalls, b.URL()).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, printed)
+	}
+	<-canceled
+}
+
+// items reads a stream of n items, which is more than the credit that the worker begins with.
+func items(t *testing.T, c *relay.Caller, n int) {
+	t.Helper()
+	s, err := c.Stream(t.Context(), "work", fmt.Appendf(nil, "count %d", n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i := range n {
+		if item, err := s.Next(t.Context()); err != nil || string(item) != strconv.Itoa(i) {
+			t.Fatalf("item %d is %q, %v", i, item, err)
+		}
+	}
+	if _, err := s.Next(t.Context()); err != io.EOF {
+		t.Errorf("after the last item: %v", err)
+	}
+}
+
+// killTime is how long TestKilledWorkers makes calls for each pair of languages. The environment
+// variable SPINDLE_NATS_KILLS changes it.
+func killTime(t *testing.T) time.Duration {
+	text := os.Getenv("SPINDLE_NATS_KILLS")
+	if text == "" {
+		return 2 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestKilledWorkers kills worker processes at random moments, for callers and workers in both languages. Each call
+// ends once, with its own reply or a documented error.
+func TestKilledWorkers(t *testing.T) {
+	interpreter := python(t)
+	for _, workers := range []string{"Go", "Python"} {
+		for _, callers := range []string{"Go", "Python"} {
+			t.Run(callers+" calls "+workers, func(t *testing.T) {
+				b := start(t, broker.Options{})
+				command, env := []string{interpreter, "-c", pythonWorker, b.URL()}, ""
+				if workers == "Go" {
+					command, env = []string{os.Args[0]}, upperVariable+"="+b.URL()
+				}
+				c := caller(t, connect(t, b, nats.Options{}))
+				stop := killAtRandom(func() *process { return launch(t, command, env) })
+				until(t, func() bool {
+					_, err := c.Call(t.Context(), "work", []byte("upper x"))
+					return err == nil
+				})
+				var counts map[string]int
+				if callers == "Go" {
+					counts = callFromGo(t, c)
+				} else {
+					counts = callFromPython(t, interpreter, b.URL())
+				}
+				kills := stop()
+				t.Logf("%d kills, %v", kills, counts)
+				sum := 0
+				for name, n := range counts {
+					switch name {
+					case "calls":
+						continue
+					case "replied", "TimeoutError", "NoResponder":
+					default:
+						if n > 0 {
+							t.Errorf("%d calls ended with %s", n, name)
+						}
+					}
+					sum += n
+				}
+				if sum != counts["calls"] || counts["replied"] == 0 {
+					t.Errorf("of %d calls %d have ended, and %d have a reply", counts["calls"], sum, counts["replied"])
+				}
+			})
+		}
+	}
+}
+
+// killAtRandom keeps three workers, and kills one of them again and again, when the others serve. Stop ends them all.
+func killAtRandom(start func() *process) (stop func() (kills int)) {
+	const most = 3
+	var workers [most]*process
+	for i := range workers {
+		workers[i] = start()
+	}
+	stopping, stopped := make(chan struct{}), make(chan int)
+	go func() {
+		kills := 0
+		for {
+			select {
+			case <-stopping:
+				for _, w := range workers {
+					w.kill()
+				}
+				stopped <- kills
+				return
+			case <-time.After(rand.N(200 * time.Millisecond)):
+			}
+			i := rand.N(most)
+			workers[i].kill()
+			kills++
+			workers[i] = start()
+		}
+	}()
+	return func() int {
+		close(stopping)
+		return <-stopped
+	}
+}
+
+// callFromGo makes calls from goroutines, and counts their ends.
+func callFromGo(t *testing.T, c *relay.Caller) map[string]int {
+	var mu sync.Mutex
+	counts := map[string]int{}
+	count := func(name string) {
+		mu.Lock()
+		defer mu.Unlock()
+		counts[name]++
+	}
+	var clients sync.WaitGroup
+	until := time.Now().Add(killTime(t))
+	for i := range 16 {
+		clients.Go(func() {
+			for n := 0; time.Now().Before(until); n++ {
+				count("calls")
+				name := fmt.Sprintf("c%d-%d", i, n)
+				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+				reply, err := c.Call(ctx, "work", []byte("upper "+name))
+				cancel()
+				switch {
+				case err == nil && string(reply) == strings.ToUpper(name):
+					count("replied")
+				case err == nil:
+					count("wrong")
+				case errors.Is(err, context.DeadlineExceeded):
+					count("TimeoutError")
+				case errors.Is(err, relay.ErrNoResponder):
+					count("NoResponder")
+				default:
+					count(err.Error())
+				}
+			}
+		})
+	}
+	clients.Wait()
+	counts["waiting"] = c.Stats().Waiting
+	return counts
+}
+
+// callFromPython does the same in Python.
+func callFromPython(t *testing.T, interpreter, url string) (counts map[string]int) {
+	t.Helper()
+	cmd := exec.Command(interpreter, "-c", pythonCaller, url, strconv.FormatFloat(killTime(t).Seconds(), 'f', 3, 64))
+	cmd.Stderr = os.Stderr
+	printed, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(printed, &counts)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return counts
+}
+
+// upperVariable has the URL for a worker process in Go.
+const upperVariable = "SPINDLE_NATS_UPPER"
+
+// serveUpper serves the subject "work" until the process is killed.
+func serveUpper(url string) error {
+	ctx := context.Background()
+	bus, err := nats.Connect(ctx, url, nats.Options{})
+	if err != nil {
+		return err
+	}
+	return relay.NewWorker(bus).Serve(ctx, "work", func(_ context.Context, r *relay.Request) ([]byte, error) {
+		return bytes.ToUpper(bytes.TrimPrefix(r.Body, []byte("upper "))), nil
+	}, relay.ServeOptions{Ready: func() { fmt.Println("ready") }})
+}
