@@ -94,6 +94,22 @@ func readsReady(r io.Reader, line []byte) bool {
 	return err == nil && string(line) == "ready\n"
 }
 
+// freeze stops a process, and returns when it has stopped.
+func freeze(t *testing.T, p *os.Process) {
+	t.Helper()
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	_, err := syscall.Wait4(p.Pid, &status, syscall.WUNTRACED, nil)
+	for err == syscall.EINTR {
+		_, err = syscall.Wait4(p.Pid, &status, syscall.WUNTRACED, nil)
+	}
+	if err != nil || !status.Stopped() {
+		t.Fatalf("the process has not stopped: %v, %v", status, err)
+	}
+}
+
 // TestHedgeAgainstAFrozenWorker: calls get replies although the server does not notice that a worker is
 // stopped.
 func TestHedgeAgainstAFrozenWorker(t *testing.T) {
@@ -110,14 +126,14 @@ func TestHedgeAgainstAFrozenWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hedging.Close()
-	process.Signal(syscall.SIGSTOP)
+	freeze(t, process)
 	call := func() {
 		if _, err := hedging.Call(t.Context(), "name", nil); err != nil {
 			t.Errorf("a call with Hedge: %v", err)
 		}
 	}
-	until(t, func() bool { call(); return hedging.Stats().Hedged > 0 }) // a process does not stop at once
-	for range 20 {                                                      // about half of them go to it first
+	until(t, func() bool { call(); return hedging.Stats().Hedged > 0 }) // about half go to the frozen one first
+	for range 20 {
 		call()
 	}
 }
@@ -140,7 +156,7 @@ func TestFrozenWorkerLosesItsCalls(t *testing.T) {
 	}
 	answers := func() bool { return ask() == "process" }
 	until(t, answers)
-	process.Signal(syscall.SIGSTOP)
+	freeze(t, process)
 	const inARow = 60 // of two workers, both would have had one
 	answered := 0
 	until(t, func() bool { // a server with its own defaults takes more than four minutes
