@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	client "github.com/nats-io/nats.go"
+
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -62,7 +64,7 @@ async def handle(request):
         await request.send(b"%d" % i)
 
 async def main(url):
-    connection = await nats.connect(url)
+    connection = await nats.connect(url, connect_timeout=60)
     worker = asyncio.create_task(relay.Worker(relay.Nats(connection)).serve(handle, "work", concurrency=64))
     await connection.flush()
     print("ready", flush=True)
@@ -85,7 +87,7 @@ async def fails(expected, coroutine):
     raise AssertionError(f"no {expected.__name__}")
 
 async def main(url):
-    connection = await nats.connect(url)
+    connection = await nats.connect(url, connect_timeout=60)
     bus = relay.Nats(connection)
     async with relay.Caller(bus, timeout=60) as caller:
         assert await caller.call("work", b"upper hello") == b"HELLO"
@@ -122,7 +124,7 @@ import spindle
 from spindle import relay
 
 async def main(url, seconds):
-    connection = await nats.connect(url)
+    connection = await nats.connect(url, connect_timeout=60)
     counts = collections.Counter()
     loop = asyncio.get_running_loop()
     until = loop.time() + float(seconds)
@@ -447,7 +449,7 @@ const upperVariable = "SPINDLE_NATS_UPPER"
 // serveUpper serves the subject "work" until the process is killed.
 func serveUpper(url string) error {
 	ctx := context.Background()
-	bus, err := nats.Connect(ctx, url, nats.Options{})
+	bus, err := nats.Connect(ctx, url, nats.Options{NATS: []client.Option{patient}})
 	if err != nil {
 		return err
 	}
