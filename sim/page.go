@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spindleloop/spindle/inspect"
@@ -78,8 +79,8 @@ const (
 	compared   = 6 // that do not fail
 )
 
-// passing returns runs that do not fail and are near to the failure: without one of the faults that it needs,
-// with one less of an amount, or with other seeds.
+// passing returns runs that do not fail and are near to the failure: without one of the faults that it needs; if there
+// is none, with other seeds; and if each of those fails, with one less of an amount.
 func (f *Failure) passing() (runs []picture.Run) {
 	if f.again == nil {
 		return nil
@@ -92,19 +93,35 @@ func (f *Failure) passing() (runs []picture.Run) {
 	}
 	faults := f.faults()
 	for i, fault := range faults[:min(len(faults), triedParts)] {
-		try("without fault "+fault, f.World.Seed(), onlyParts(slices.Delete(slices.Clone(faults), i, i+1), f.amounts()))
+		try("without "+f.inWords(fault), f.World.Seed(), onlyParts(slices.Delete(slices.Clone(faults), i, i+1), f.amounts()))
 	}
-	for _, a := range f.World.amounts {
+	if len(runs) > 0 {
+		return runs
+	}
+	for n := uint64(1); n <= triedSeeds && len(runs) < compared; n++ {
+		seed := f.World.Seed() + n
+		try(fmt.Sprint("seed ", seed), seed, f.World.only)
+	}
+	if len(runs) > 0 {
+		return runs
+	}
+	for _, a := range f.World.amounts { // last: a client less is a difference that explains little
 		if a.n > 1 {
 			less := amount{a.name, a.n - 1, a.most}
 			try("with "+less.String(), f.World.Seed(), onlyParts(faults, f.amountsWith(less)))
 		}
 	}
-	for n := uint64(1); n <= triedSeeds && len(runs) < compared/2; n++ {
-		seed := f.World.Seed() + n
-		try(fmt.Sprint("seed ", seed), seed, f.World.only)
-	}
 	return runs
+}
+
+// inWords describes a fault by its name in faults.
+func (f *Failure) inWords(name string) string {
+	n, err := strconv.Atoi(name)
+	if err != nil {
+		return name // a rate
+	}
+	fault := f.World.script[n]
+	return fmt.Sprintf("“%s” at %v", fault.what, fault.at)
 }
 
 // tasksOf returns the tasks of each host in the last snapshot, as text.

@@ -80,7 +80,7 @@ func TestPageOfAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		fmt.Sprint("seed ", f.World.Seed()), "counted twice", "GET /count", "200 OK counted", `"Task":"customer"`, `"Repeat":"run it"`, `"Nearest":"with`,
+		fmt.Sprint("seed ", f.World.Seed()), "counted twice", "GET /count", "200 OK counted", `"Task":"customer"`, `"Repeat":"run it"`, `"Nearest":"without “`,
 		"questions=", "length=",
 	} {
 		if !strings.Contains(b.String(), want) {

@@ -74,7 +74,7 @@ func (d *drawing) draw() {
 			d.mark(&d.marks[i])
 			continue
 		}
-		d.printf(`<g class="event" data-event="%d">`, d.number)
+		d.printf(`<g class="event" data-event="%d"><title>%s</title>`, d.number, escape(line(d.marks[i].Event)))
 		d.mark(&d.marks[i])
 		d.out.WriteString("</g>\n")
 	}
@@ -280,7 +280,7 @@ func (d *drawing) note(m *mark, x float64) {
 	case simkernel.CallFailed, simkernel.ClockSet:
 		text += fmt.Sprintf(" (%s)", m.Note)
 	}
-	d.label(x+12, m.to-3, "start", class, shorten(text, 34))
+	d.label(x+12, m.to-3, "start", class, shorten(text, maxNote))
 }
 
 // content returns the text of a message, shortened.
@@ -299,8 +299,11 @@ func content(e simkernel.Event) string {
 	return text
 }
 
-// maxContent is the maximal length of a message's text.
-const maxContent = 22
+// maxContent and maxNote are the maximal lengths of texts in a picture. A pointer over an event shows all of it.
+const (
+	maxContent = 22
+	maxNote    = 36
+)
 
 func shorten(s string, most int) string {
 	s, _, more := strings.Cut(s, "\n")

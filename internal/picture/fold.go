@@ -16,7 +16,7 @@ const (
 )
 
 // Fold replaces repetitions of the same few messages, such as heartbeats, by the first and the last of
-// them, with a note between that counts the others. Faults are never folded. It also returns the index of each
+// them, with a note between that counts the others. Faults are never folded, but messages that they drop are. It also returns the index of each
 // event in the trace; that of a note is -1.
 func Fold(trace []simkernel.Event) (folded []simkernel.Event, index []int) {
 	shapes := make([]string, len(trace))
@@ -80,8 +80,9 @@ var numbers = regexp.MustCompile(`[0-9]+`)
 // folded.
 func beat(e simkernel.Event) string {
 	switch e.KindOf() {
-	case simkernel.Connecting, simkernel.Connected, simkernel.Data, simkernel.Ended, simkernel.Datagram:
-		return numbers.ReplaceAllString(shape(e), "#")
+	case simkernel.Connecting, simkernel.Connected, simkernel.Data, simkernel.Ended, simkernel.Datagram, simkernel.Dropped:
+		e.Text, e.Data = numbers.ReplaceAllString(e.Text, "#"), numbers.ReplaceAllString(e.Data, "#") // not in the names of hosts
+		return shape(e)
 	}
 	return ""
 }

@@ -128,6 +128,82 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// TestCompareOrders: a race has the same messages as a run that passes, in another order.
+func TestCompareOrders(t *testing.T) {
+	passes := []simkernel.Event{data(1, "a", "db", "get"), data(2, "a", "db", "set 1"), data(3, "b", "db", "get"), data(4, "b", "db", "set 2")}
+	fails := []simkernel.Event{passes[0], passes[2], passes[1], passes[3]}
+	d := picture.Compare(fails, passes)
+	var got []string
+	for _, change := range d.Lines {
+		got = append(got, fmt.Sprint(change.In, " ", change.Event, " ", change.Text))
+	}
+	want := []string{"both 1 a → db  get", "moved 2 b → db  get  (later in the other run)"}
+	if d.Same != 1 || fmt.Sprint(got) != fmt.Sprint(want) || d.Summary != "They have the same messages, in another order." {
+		t.Errorf("%d the same, %q, %s", d.Same, got, d.Summary)
+	}
+	runs := []picture.Run{{Name: "less", Trace: passes[:3]}, {Name: "other order", Trace: passes}}
+	if n := picture.Nearest(fails, runs); n != 1 {
+		t.Errorf("the nearest run is %d", n)
+	}
+}
+
+// TestCompareFolds: what only one run has is shown, however often the rest repeats.
+func TestCompareFolds(t *testing.T) {
+	lost := func(at int) simkernel.Event {
+		return simkernel.Event{Kind: "dropped", At: time.Duration(at) * ms, From: "n1", To: "n2", Data: "beat", Size: 4, Note: "partition"}
+	}
+	fails := []simkernel.Event{data(1, "n1", "n2", "beat")}
+	for i := range 50 {
+		fails = append(fails, lost(10+i))
+	}
+	fails = append(fails, simkernel.Event{Kind: "note", At: 99 * ms, From: "n2", To: "n2", Note: "n2 leads"})
+	d := picture.Compare(fails, heartbeats(1, 1))
+	var got []string
+	for _, change := range d.Lines {
+		got = append(got, change.In+" "+change.Text)
+	}
+	text := strings.Join(got, "\n")
+	if !strings.Contains(text, "fails the same again, 49 times\nfails n2  n2 leads") || len(got) > 8 {
+		t.Error(text)
+	}
+	if story := fmt.Sprint(picture.Story(fails)); !strings.Contains(story, "the same again, 48 times until") || len(picture.Story(fails)) > 6 {
+		t.Error(story)
+	}
+}
+
+// TestHeartbeatsOfTwoHostsAreTold: names of hosts that differ in a number are not the same.
+func TestHeartbeatsOfTwoHostsAreTold(t *testing.T) {
+	var trace []simkernel.Event
+	for i := range 20 {
+		trace = append(trace, data(10*i, "n1", "n2", fmt.Sprint("beat ", i)), data(10*i+1, "n2", "n1", fmt.Sprint("beat ", i)))
+	}
+	if folded, _ := picture.Fold(trace); len(folded) != 5 || folded[2].Note != "the last 2 again, 18 times until 181ms" {
+		t.Errorf("%d events, %s", len(folded), folded[min(2, len(folded)-1)].Note)
+	}
+}
+
+// TestLongNotesAreInThePicture: a note beside the last lane is not cut off.
+func TestLongNotesAreInThePicture(t *testing.T) {
+	note := strings.Repeat("long ", 20)
+	var b strings.Builder
+	err := picture.Draw(&b, picture.Picture{Hosts: []string{"a", "b"}, Numbers: []int{1}, Trace: []simkernel.Event{{Kind: "note", From: "b", To: "b", Note: note}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var width, x, plate float64
+	fmt.Sscanf(b.String()[strings.Index(b.String(), "viewBox"):], `viewBox="0 0 %f`, &width)
+	at := strings.Index(b.String(), `class="plate" x=`)
+	fmt.Sscanf(b.String()[at:], `class="plate" x="%f"`, &x)
+	wide := strings.Index(b.String()[at:], `width=`)
+	fmt.Sscanf(b.String()[at+wide:], `width="%f"`, &plate)
+	if width == 0 || plate == 0 || x+plate > width {
+		t.Errorf("a label from %v of width %v in a picture of width %v", x, plate, width)
+	}
+	if !strings.Contains(b.String(), "<title>b  "+note+"</title>") {
+		t.Error("the whole note is not there")
+	}
+}
+
 func page() picture.Page {
 	connected := []simkernel.Event{
 		{Kind: "connect", From: "client", To: "shop", Port: 80},

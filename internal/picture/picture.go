@@ -49,7 +49,7 @@ func Draw(out io.Writer, p Picture) error {
 const (
 	laneWidth  = 250 // from one lane to the next
 	leftMargin = 190 // from the edge to the first lane: times, and the first lane's labels
-	rightSpace = 150
+	rightSpace = 260 // for a note of maxNote letters
 	titleSpace = 46
 	topSpace   = 112 // to the first event
 	rowSpace   = 19  // between two events

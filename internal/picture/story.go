@@ -14,7 +14,14 @@ const maxSentences = 60
 // Story tells a decoded trace in sentences. A sentence has the number of its event, from 1.
 func Story(trace []simkernel.Event) (story []Sentence) {
 	told := map[string]bool{}
-	for i, e := range trace {
+	folded, index := Fold(trace)
+	last := 0
+	for i, e := range folded {
+		if index[i] < 0 {
+			story = append(story, Sentence{last + 1, "… " + e.Note + "."})
+			continue
+		}
+		last = index[i]
 		text := sentence(e)
 		if text == "" {
 			continue
@@ -28,7 +35,7 @@ func Story(trace []simkernel.Event) (story []Sentence) {
 		} else {
 			told[key] = true
 		}
-		story = append(story, Sentence{i + 1, fmt.Sprintf("At %s %s.", showTime(e.At.Round(time.Microsecond)), text)})
+		story = append(story, Sentence{last + 1, fmt.Sprintf("At %s %s.", showTime(e.At.Round(time.Microsecond)), text)})
 	}
 	if skipped := len(story) - maxSentences; skipped > 0 {
 		story = story[skipped:]
@@ -82,8 +89,11 @@ func quoted(e simkernel.Event) string {
 	if text == "" || !printable(text) {
 		return fmt.Sprintf("%d bytes", e.Size)
 	}
-	return "“" + shorten(strings.Join(strings.Fields(text), " "), 80) + "”"
+	return "“" + shorten(strings.Join(strings.Fields(text), " "), 200) + "”"
 }
+
+// maxLine is the maximal length of a message in a list.
+const maxLine = 2000
 
 // line returns an event as a row of a list, without its time.
 func line(e simkernel.Event) string {
@@ -94,7 +104,7 @@ func line(e simkernel.Event) string {
 	kind := e.KindOf()
 	switch {
 	case kind == simkernel.Data || kind == simkernel.Datagram:
-		return fmt.Sprintf("%s → %s  %s", e.From, e.To, shorten(text, 160))
+		return fmt.Sprintf("%s → %s  %s", e.From, e.To, shorten(text, maxLine))
 	case kind == simkernel.Noted:
 		return e.From + "  " + e.Note
 	}
@@ -106,7 +116,7 @@ func line(e simkernel.Event) string {
 		row += fmt.Sprint(":", e.Port)
 	}
 	if text != "" {
-		row += "  " + shorten(text, 160)
+		row += "  " + shorten(text, maxLine)
 	}
 	if e.Note != "" {
 		row += "  (" + e.Note + ")"
