@@ -246,6 +246,8 @@ struct Loop {
     int id;              // in libspindle; -1 if closed
     World *world;        // that a simulated loop is in; world.h
     int process;         // in that world
+    long long rest_ns;   // how long it is busy after this step, though tasks are ready; world_rests
+    int rests;           // since it was last idle
     int epoll_fd;        // the one of Go's loop
     int wake_fd;         // an eventfd
     int since_poll;      // callbacks

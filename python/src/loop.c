@@ -596,7 +596,7 @@ int loop_step(Loop *l, int most) {
         if (l->timers.len > 0 && queue_due_timers(l) < 0)
             return -1;
         r = run_ready(l);
-    } while (r == 0 && ready_len(&l->ready) > 0 && --most > 0);
+    } while (r == 0 && ready_len(&l->ready) > 0 && --most > 0 && !world_rests(l));
     return r;
 }
 

@@ -265,10 +265,28 @@ void world_shuffle(Loop *l, size_t n) {
     }
 }
 
+// A turn of a real loop takes time, so that a request can arrive between two turns of tasks that are ready. In a
+// shuffled world a turn in eight takes up to two milliseconds. There is a limit, because tasks that run again
+// and again and wait for nothing are reported when no time passes.
+#define REST_EVERY 8
+#define REST_NS 2000000
+#define MOST_RESTS 200
+
+bool world_rests(Loop *l) {
+    if (!l->world || !l->world->shuffle || l->rests >= MOST_RESTS || draw(&l->world->shuffle) % REST_EVERY != 0)
+        return false;
+    l->rests++;
+    l->rest_ns = 1 + (long long)(draw(&l->world->shuffle) % REST_NS);
+    return true;
+}
+
 // until_next returns how long the loop waits, in nanoseconds, -1 for no limit.
 static long long until_next(Loop *l) {
+    long long rest = l->rest_ns;
+    l->rest_ns = 0;
     if (ready_len(&l->ready) > 0)
-        return 0;
+        return rest;
+    l->rests = 0;
     if (l->timers.len == 0)
         return -1;
     double wait = (l->timers.heap[0]->when - l->now) * 1e9;

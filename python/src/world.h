@@ -55,6 +55,7 @@ static inline void world_touch(Loop *l) {
 }
 
 void world_shuffle(Loop *l, size_t n); // reorder the tasks among the first n entries that are ready
+bool world_rests(Loop *l);             // report whether a step ends, though tasks are ready
 
 // world_system.c: the clocks and random numbers of the thread that runs a world.
 void world_set_clock(int64_t mono_ns, int64_t wall_ns);

@@ -16,7 +16,7 @@
 
 __thread bool world_runs, world_steps;
 static __thread int64_t mono, wall; // nanoseconds
-static __thread uint64_t random_state;
+static __thread uint64_t python_random, library_random; // states
 static __thread unsigned long reads; // of clocks, since they were set
 
 #define MOST_READS 20000000 // at one time: the program waits for the clock in a loop
@@ -64,41 +64,65 @@ static time_t sim_time(time_t *into) {
 }
 
 // next_random is SplitMix64.
-static uint64_t next_random(void) {
-    uint64_t z = random_state += 0x9e3779b97f4a7c15;
+static uint64_t next_random(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
     z = (z ^ z >> 27) * 0x94d049bb133111eb;
     return z ^ z >> 31;
 }
 
-// The calls of the system themselves: the oldest libc that wheels are for does not have the functions.
-static ssize_t sim_getrandom(void *into, size_t len, unsigned flags) {
-    if (!world_runs)
-        return syscall(SYS_getrandom, into, len, flags);
+static ssize_t fill(void *into, size_t len, uint64_t *state) {
     for (size_t i = 0; i < len; i += 8) {
-        uint64_t r = next_random();
+        uint64_t r = next_random(state);
         memcpy((char *)into + i, &r, len - i < 8 ? len - i : 8);
     }
     return (ssize_t)len;
 }
 
+static int check_entropy(size_t len) {
+    if (len <= 256)
+        return 0;
+    errno = EIO; // as libc says
+    return -1;
+}
+
+// Python and other libraries have a state each. A library may draw once in the life of the process, for a generator
+// of its own; Python's numbers would differ between the first world and the second.
+// The calls of the system themselves: the oldest libc that wheels are for does not have the functions.
+static ssize_t sim_getrandom(void *into, size_t len, unsigned flags) {
+    return world_runs ? fill(into, len, &python_random) : syscall(SYS_getrandom, into, len, flags);
+}
+
 static int sim_getentropy(void *into, size_t len) {
-    if (len > 256) { // as libc says
-        errno = EIO;
-        return -1;
-    }
-    return sim_getrandom(into, len, 0) < 0 ? -1 : 0;
+    return check_entropy(len) < 0 || sim_getrandom(into, len, 0) < 0 ? -1 : 0;
+}
+
+static ssize_t library_getrandom(void *into, size_t len, unsigned flags) {
+    return world_runs ? fill(into, len, &library_random) : syscall(SYS_getrandom, into, len, flags);
+}
+
+static int library_getentropy(void *into, size_t len) {
+    return check_entropy(len) < 0 || library_getrandom(into, len, 0) < 0 ? -1 : 0;
+}
+
+// os.getrandom makes the call of the system itself. Arguments that a caller has not passed are not used.
+static long sim_syscall(long number, long a, long b, long c, long d, long e, long f) {
+    if (world_runs && number == SYS_getrandom)
+        return fill((void *)a, (size_t)b, &python_random);
+    return syscall(number, a, b, c, d, e, f);
 }
 
 static const struct {
     const char *name;
     void *by;
+    void *in_libraries; // the same if it is NULL
 } replaced[] = {
-    {"clock_gettime", sim_clock_gettime},
-    {"gettimeofday", sim_gettimeofday},
-    {"time", sim_time},
-    {"getrandom", sim_getrandom},
-    {"getentropy", sim_getentropy},
+    {"clock_gettime", sim_clock_gettime, NULL},
+    {"gettimeofday", sim_gettimeofday, NULL},
+    {"time", sim_time, NULL},
+    {"getrandom", sim_getrandom, library_getrandom},
+    {"getentropy", sim_getentropy, library_getentropy},
+    {"syscall", sim_syscall, syscall},
 };
 
 // An object that is loaded: its tables, and the part that is read-only after relocation.
@@ -108,6 +132,7 @@ typedef struct {
     const ElfW(Sym) *symbols;
     const char *names;
     ElfW(Addr) base, protected_from, protected_to;
+    bool python; // Python itself
 } Object;
 
 static void read_dynamic(Object *o, const ElfW(Dyn) *d) {
@@ -153,7 +178,7 @@ static void replace_in(Object *o, const ElfW(Rela) *r) {
     void *by = NULL;
     for (size_t i = 0; !by && i < sizeof replaced / sizeof *replaced; i++)
         if (strcmp(name, replaced[i].name) == 0)
-            by = replaced[i].by;
+            by = o->python || !replaced[i].in_libraries ? replaced[i].by : replaced[i].in_libraries;
     if (by || (by = world_wait(name)))
         put(o, (void **)(o->base + r->r_offset), by);
 }
@@ -177,7 +202,7 @@ static bool keeps_libc(struct dl_phdr_info *info) {
 static int visit(struct dl_phdr_info *info, size_t Py_UNUSED(size), void *Py_UNUSED(data)) {
     if (keeps_libc(info))
         return 0;
-    Object o = {.base = info->dlpi_addr};
+    Object o = {.base = info->dlpi_addr, .python = !*info->dlpi_name || strstr(info->dlpi_name, "/libpython")};
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
         if (p->p_type == PT_DYNAMIC)
@@ -228,7 +253,8 @@ static const RandMethod *openssl; // its own
 static int sim_rand_bytes(unsigned char *into, int len) {
     if (!world_runs)
         return openssl->bytes(into, len);
-    return sim_getrandom(into, len, 0) < 0 ? 0 : 1;
+    fill(into, (size_t)len, &python_random);
+    return 1;
 }
 
 static void replace_openssl(void) {
@@ -249,13 +275,13 @@ static void replace_openssl(void) {
     set(&method);
 }
 
-// world_enter(seed, tasks, mono_ns, wall_ns, slept). seed and tasks are what world_leave has returned, if
-// the world has run before.
+// world_enter(python, library, tasks, mono_ns, wall_ns, slept). The first three are what world_leave has returned, if
+// the world has run before: states of random numbers, and the number of tasks.
 PyObject *world_enter(PyObject *Py_UNUSED(module), PyObject *args) {
-    unsigned long long seed, tasks;
+    unsigned long long python, library, tasks;
     long long mono_ns, wall_ns;
     PyObject *exception;
-    if (!PyArg_ParseTuple(args, "KKLLO", &seed, &tasks, &mono_ns, &wall_ns, &exception))
+    if (!PyArg_ParseTuple(args, "KKKLLO", &python, &library, &tasks, &mono_ns, &wall_ns, &exception))
         return NULL;
     if (world_runs) {
         PyErr_SetString(PyExc_RuntimeError, "spindle.sim: a world runs in this thread already");
@@ -263,7 +289,8 @@ PyObject *world_enter(PyObject *Py_UNUSED(module), PyObject *args) {
     }
     world_blocked_by(exception);
     replace();
-    random_state = seed;
+    python_random = python;
+    library_random = library;
     world_set_numbers(tasks);
     world_set_clock(mono_ns, wall_ns);
     world_runs = true;
@@ -280,5 +307,5 @@ PyObject *world_clock(PyObject *Py_UNUSED(module), PyObject *args) {
 
 PyObject *world_leave(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored)) {
     world_runs = false;
-    return Py_BuildValue("KK", (unsigned long long)random_state, (unsigned long long)world_numbers());
+    return Py_BuildValue("KKK", (unsigned long long)python_random, (unsigned long long)library_random, (unsigned long long)world_numbers());
 }

@@ -39,9 +39,21 @@ class Diverges(SimError):
 def users_line():
     """Return the line of the program that runs: the innermost that is neither Python's, Spindle's nor of an installed package.
 
-    If there is none, it is the innermost of an installed package, or of Python.
+    If there is none, it is the innermost of an installed package, or of Python. Work of to_thread without a line of its own
+    has the one that has called to_thread.
     """
-    return _users_line(traceback.walk_stack(sys._getframe(1)))
+    return _users_line(_inside(traceback.walk_stack(sys._getframe(1))))
+
+
+def _inside(places):
+    """Yield the places of a program, and not those of the test that runs its world."""
+    for frame, number in places:
+        if frame.f_code in OUTERMOST:
+            return
+        yield frame, number
+
+
+OUTERMOST = set()  # code of the functions that run a world
 
 
 def line_of(error):
@@ -55,6 +67,8 @@ def _users_line(places):
         name = frame.f_code.co_filename
         if (rank := _rank(name)) > best:
             best, line = rank, f"{name}:{number}"
+        if rank == 0 and (begun_at := frame.f_locals.get("begun_at")):
+            line, best = begun_at, 3
         if best == 3:
             break
     return line

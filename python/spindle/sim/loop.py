@@ -23,6 +23,10 @@ def _task(loop, coroutine, **options):
     return _core.WorldTask(coroutine, loop=loop, **options)  # sets of them have an order that follows the seed
 
 
+#: asyncio.eager_task_factory in a world; Python 3.11 has none.
+_EAGER = asyncio.create_eager_task_factory(_core.WorldTask) if hasattr(asyncio, "create_eager_task_factory") else None
+
+
 def numbering_of_tasks():
     """Return what is to be replaced so that each task of a world has a number, one that a library makes without create_task too.
 
@@ -80,9 +84,19 @@ class WorldLoop(Loop):
 
     def create_task(self, coro, *, name=None, **options):
         """Make a task. Names are counted in each world; with a factory, Python 3.13.0 would name all tasks None."""
-        task = super().create_task(coro, name=self._host.world._name_of_task() if name is None else name, **options)
+        name = self._host.world._name_of_task() if name is None else name
+        if self._task_factory is _EAGER:  # the first step of a task has its name already
+            self._check_closed()
+            task = _EAGER(self, coro, name=name, **options)
+        else:
+            task = super().create_task(coro, name=name, **options)
         self._number(task)
         return task
+
+    def set_task_factory(self, factory):
+        if factory is not None and factory is getattr(asyncio, "eager_task_factory", None):
+            factory = _EAGER
+        super().set_task_factory(factory or _task)
 
     def _number(self, task):
         if not hasattr(task, "_spindle_number"):
@@ -105,7 +119,7 @@ class WorldLoop(Loop):
         self._check_closed()
         future = self.create_future()
 
-        def work():
+        def work(begun_at=users_line()):  # for messages: see errors.py
             if future.cancelled():
                 return
             try:

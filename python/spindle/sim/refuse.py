@@ -14,7 +14,7 @@ import threading
 import time
 
 from .current import current
-from .errors import Blocked, NotSimulated, users_line
+from .errors import Blocked, NotSimulated, line_of, users_line
 
 _NO_FILES = "a world has no files to write to: a crash would not lose them; keep the data in memory"
 _NO_SIGNALS = "a world has no signals: crash the host, or cancel the task"
@@ -194,8 +194,12 @@ class Waited(Blocked):
     """Raised by C, when a program has waited for the system below Python's functions."""
 
     def __init__(self):
-        super().__init__(
-            f"host {current.host_name()!r} has blocked its thread, near {users_line()}: it slept, waited for a lock or a queue of threads, "
-            "for descriptors, or for the clock in a loop; no time passes and no other program runs meanwhile: use asyncio's functions")
+        super().__init__()
+        self._host, self._near = current.host_name(), users_line()
         if current.world is not None:
             current.world._refused(self)
+
+    def __str__(self):
+        line = self._near if self.__traceback__ is None else line_of(self)  # Python makes the exception later than it raises it
+        return (f"host {self._host!r} has blocked its thread, at {line}: it slept, waited for a lock or a queue of threads, "
+                "for descriptors, or for the clock in a loop; no time passes and no other program runs meanwhile: use asyncio's functions")

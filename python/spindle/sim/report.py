@@ -21,9 +21,10 @@ def faults_of(world):
     """Return lines about the faults and amounts of a run."""
     kept = [fault for number, fault in enumerate(world._script) if world._keeps(str(number))]
     rates = [part for part in world._fault_parts() if not part.isdigit()]
+    every = world.faults.parts(world) if world.faults is not None else []
     lines = []
-    if world._script or rates:
-        lines.append(f"faults ({len(kept)} of {len(world._script)} are needed):")
+    if every:
+        lines.append(f"faults ({len(kept) + len(rates)} of {len(every)} are needed):")
         lines += [f"  {fault}" for fault in kept] + [f"  {rate} on every link" for rate in rates]
     lines += [f"amount: {name} = {value}" for name, value in world._amounts.items()]
     return lines

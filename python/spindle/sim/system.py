@@ -4,6 +4,7 @@ Clocks and os.urandom are replaced in C, below Python; see docs/design/029-pytho
 """
 
 import asyncio
+import contextlib
 import contextvars
 import gc
 import os
@@ -11,6 +12,7 @@ import random
 import select
 import socket
 import sys
+import tempfile
 import threading
 import uuid
 import warnings
@@ -105,6 +107,7 @@ _PATCHES = [
     (uuid, "_last_timestamp", None),
     (uuid, "_node", 0x020000000001),  # the address of a network card
     (sys, "dont_write_bytecode", True),
+    (tempfile, "_name_sequence", None),  # its numbers would go on in the next world
     (warnings, "_warn_unawaited_coroutine", _warn_unawaited),
     (os, "getpid", _getpid),
     *refuse.REFUSED,
@@ -174,7 +177,8 @@ class System:
     def __init__(self, world):
         self._world = world
         self._random = {}  # the states of random sources, between runs, by their identity
-        self._numbers = (world.seed * 0x9E3779B97F4A7C15 + 1) & (2**64 - 1), 0  # the states of os.urandom and of tasks
+        mixed = world.seed * 0x9E3779B97F4A7C15
+        self._numbers = (mixed + 1) & (2**64 - 1), (mixed + 2**63) & (2**64 - 1), 0  # states: of os.urandom, of C libraries, of tasks
 
     def __enter__(self):
         global _installed
@@ -187,6 +191,8 @@ class System:
                 "the order of sets of strings differs in each process, so that a seed would not give the same run; "
                 "set PYTHONHASHSEED=0 in the environment of Python")
         if not _installed:
+            with contextlib.suppress(OSError):
+                tempfile.gettempdir()  # which tries to write, the first time
             _core.world_refuse_by(refuse.audited)
             _installed = True
         _change_libraries()

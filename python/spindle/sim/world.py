@@ -12,7 +12,7 @@ from .. import _core
 from ..tree import tree
 from . import arguments
 from .current import current
-from .errors import Deadlock, NotSimulated, SimError, Standstill, TimedOut, line_of, users_line
+from .errors import OUTERMOST, Deadlock, NotSimulated, SimError, Standstill, TimedOut, line_of, users_line
 from .host import Host
 from .links import Link, nanoseconds
 from .system import System
@@ -454,6 +454,9 @@ class World:
     def trace(self):
         """Return the events so far: dicts with At (in nanoseconds), Kind, From, To and Text."""
         return json.loads(self._core.trace())["Events"] or []
+
+
+OUTERMOST.add(World._step.__code__)
 
 
 def _of_signal_handler(exc):

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from spindle.sim import Faults, World
+from spindle.sim.explore import search
 
 from .programs import connect, echo_client, echo_server
 
@@ -252,3 +253,44 @@ def test_a_check_after_every_step():
     with pytest.raises(AssertionError, match="the balance is negative"):
         world.run()
     assert world.now == 3
+
+
+def test_the_report_counts_rates_as_faults():
+    def setup(world):
+        world.faults = Faults(duration=10, loss=0.9)
+        for name in ("a", "b"):
+            world.host(name)
+
+        async def program():
+            transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=("b", 9))
+            for _ in range(20):
+                transport.sendto(b"hello")
+            await asyncio.sleep(1)
+            transport.close()
+            assert not any(event["Kind"] == "dropped" and "no socket" not in event["Text"] for event in world.trace())
+
+        world.hosts[0].start(program)
+
+    failure = search(setup, range(10))
+    assert failure.parts == ["loss"] and "faults (1 of 1 are needed):\n  loss on every link" in failure.text, failure.text
+
+
+def test_a_cut_in_one_direction_times_out():
+    """The sender's bytes arrive, and neither an acknowledgement nor an answer comes back."""
+    world, ended = World(5), []
+    server, client = world.host("server"), world.host("client")
+    server.serve(echo_server)
+
+    async def asks():
+        await asyncio.sleep(1)
+        reader, writer = await asyncio.open_connection("server", 7)
+        world.one_way(server, client).cut()
+        writer.write(b"question\n")
+        with pytest.raises(TimeoutError):
+            await reader.readline()
+        ended.append(world.now)
+        writer.close()
+
+    client.start(asks)
+    world.run()
+    assert 900 < ended[0] < 1000

@@ -10,10 +10,12 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.request
 import uuid
+from os import getrandom as imported_getrandom
 from random import random as imported_random
 from socket import socket as imported_socket
 from time import monotonic as imported_monotonic
@@ -51,7 +53,7 @@ def test_random_numbers_follow_the_seed():
 
     async def program():
         seen.append((random.random(), imported_random(), os.urandom(8), secrets.token_hex(8), uuid.uuid4(), uuid.uuid1(),
-                     random.Random().random(), random.SystemRandom().random()))
+                     random.Random().random(), random.SystemRandom().random(), os.getrandom(8), imported_getrandom(8), tempfile.mktemp()))
 
     state = random.getstate()
     run(program)
@@ -61,6 +63,20 @@ def test_random_numbers_follow_the_seed():
     assert all(a != b for a, b in zip(seen[1], seen[2]) if not isinstance(a, uuid.UUID) or a.version == 4)
     assert random.getstate() == state, "the program outside keeps its random numbers"
     assert os.urandom(8) != os.urandom(8)
+
+
+def test_a_library_with_random_numbers_of_its_own_does_not_change_those_of_python():
+    """The OpenSSL inside of cryptography asks the system once in the life of a process."""
+    ec = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ec")
+    seen = []
+
+    async def program():
+        ec.generate_private_key(ec.SECP256R1())
+        seen.append(os.urandom(8))
+
+    run(program)
+    run(program)
+    assert seen[0] == seen[1]
 
 
 def refused(program, error=NotSimulated):

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from spindle.sim import Deadlock, Standstill, TimedOut, World
+from spindle.sim.explore import search
 
 from .programs import connect, echo_client, echo_server, echo_world
 
@@ -207,3 +208,69 @@ def test_tasks_in_another_order():
     assert run(1, False) == run(2, False) == [0, 1, 2, 3] * 3
     assert run(1, True) == run(1, True) != run(2, True)
     assert sorted(run(1, True)) == sorted([0, 1, 2, 3] * 3)
+
+
+def test_a_shuffled_loop_takes_time():
+    """A request arrives between two turns of a task that only yields, as on a real machine."""
+
+    def setup(world):
+        world.shuffle, value = True, [0]
+
+        async def server():
+            async def handle(reader, writer):
+                await reader.readline()
+                before = value[0]
+                await asyncio.sleep(0)
+                value[0] = before + 1
+                writer.close()
+
+            async with await asyncio.start_server(handle, port=80) as listening:
+                await listening.serve_forever()
+
+        async def client():
+            await asyncio.sleep(1)
+            reader, writer = await asyncio.open_connection("server", 80)
+            writer.write(b"more\n")
+            await reader.read()
+            writer.close()
+
+        world.host("server").serve(server)
+        for name in ("anna", "ben", "carl"):
+            world.host(name).start(client)
+        world.run()
+        assert value[0] == 3, f"{value[0]} of 3"
+
+    failure = search(setup, range(300))
+    assert failure is not None and "2 of 3" in str(failure.error)
+
+
+def test_a_task_that_never_waits_in_a_shuffled_world():
+    async def program():
+        while True:
+            await asyncio.sleep(0)
+
+    world = World(1)
+    world.shuffle = True
+    world.host("a").start(program)
+    with pytest.raises(Standstill):
+        world.run()
+
+
+@pytest.mark.skipif(not hasattr(asyncio, "eager_task_factory"), reason="Python 3.12 has eager tasks")
+def test_names_of_eager_tasks():
+    seen = []
+
+    async def program():
+        async def child():
+            seen.append(asyncio.current_task().get_name())
+            await asyncio.sleep(1)
+            seen.append(asyncio.current_task().get_name())
+
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        await asyncio.gather(*(asyncio.create_task(child()) for _ in range(2)))
+
+    for _ in range(2):
+        world = World(1)
+        world.host("a").start(program)
+        world.run()
+    assert seen[:4] == seen[4:] == ["Task-2", "Task-3", "Task-2", "Task-3"]
