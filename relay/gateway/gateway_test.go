@@ -24,7 +24,10 @@ func webPlane(t *testing.T, bus relay.Bus, o relay.CallerOptions, handlers func(
 	t.Helper()
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		c := newCaller(t, ctx, bus, o)
-		sv, err := (&web.Server{Handler: handlers(c)}).Listen(spindle.LoopOf(ctx), "tcp", "127.0.0.1:0")
+		protocols := new(http.Protocols)
+		protocols.SetHTTP1(true)
+		protocols.SetUnencryptedHTTP2(true)
+		sv, err := (&web.Server{Handler: handlers(c), Protocols: protocols, ExtendedConnect: true}).Listen(spindle.LoopOf(ctx), "tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
 		}

@@ -2,11 +2,14 @@ package nats_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"runtime"
+	"syscall"
 	"testing"
 
+	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 )
 
@@ -101,5 +104,34 @@ func TestBurstsShareABuffer(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if each := (after.TotalAlloc - before.TotalAlloc) / (bursts * messages); each > size/2 {
 		t.Errorf("a message of %d bytes takes %d bytes of new memory", size, each)
+	}
+}
+
+// TestWritesToAServerThatHasGone fail as those of a bus that is not connected, and keep the reason.
+func TestWritesToAServerThatHasGone(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := nats.Dial(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.(*net.TCPConn).SetLinger(0) // so that Close resets the connection
+	server.Close()
+	if _, err := c.Read(make([]byte, 1)); err == nil { // the reset has come
+		t.Fatal("the server has sent something")
+	}
+	for _, write := range []string{"first", "second"} {
+		_, err := c.Write([]byte("PING\r\n"))
+		if translated := nats.Translated(err); !errors.Is(translated, relay.ErrDown) || !errors.As(translated, new(syscall.Errno)) {
+			t.Errorf("the %s write fails with %v", write, err)
+		}
 	}
 }

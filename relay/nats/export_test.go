@@ -88,6 +88,9 @@ func Dial(address string) (net.Conn, error) {
 	return (&dialer{latest: &atomic.Pointer[conn]{}}).Dial("tcp", address)
 }
 
+// Translated returns an error of the client of NATS as one of relay.
+func Translated(err error) error { return translated(err) }
+
 // AwaitSpace waits until a connection of Dial has space.
 func AwaitSpace(c net.Conn) { c.(*conn).await() }
 
