@@ -164,14 +164,14 @@ func TestStartOfAnAppThatServes(t *testing.T) {
 	})
 }
 
-// TestOptionsOfAnotherServer: a worker ignores the sockets and certificates that pyproject.toml
-// has for python -m spindle.
+// TestOptionsOfAnotherServer: a worker ignores the sockets, certificates and version of HTTP that
+// pyproject.toml has for python -m spindle.
 func TestOptionsOfAnotherServer(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("testdata")); err != nil {
 		t.Fatal(err)
 	}
-	text := "[tool.spindle.server]\nport = 443\nfd = 99\nworkers = 4\nssl-certfile = \"nothing.pem\"\nssl-keyfile = \"nothing.key\"\n"
+	text := "[tool.spindle.server]\nport = 443\nfd = 99\nworkers = 4\nhttp = \"2\"\nssl-certfile = \"nothing.pem\"\nssl-keyfile = \"nothing.key\"\n"
 	if err := os.WriteFile(filepath.Join(dir, "pyproject.toml"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -660,6 +660,33 @@ def test_websocket_that_the_app_closes_before_it_has_received_all(serve, connect
     assert codes == [4001]
 
 
+def test_websocket_that_is_not_read_when_its_client_leaves(serve, connect, errors):
+    failed = []
+    gone = threading.Event()
+
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        await asyncio.get_running_loop().run_in_executor(None, gone.wait, LIMIT)
+        try:
+            while True:  # the app never receives, so only sending can show that the client has left
+                await send({"type": "websocket.send", "text": "x"})
+                await asyncio.sleep(0.001)
+        except OSError:
+            failed.append(True)
+
+    server = serve(app, ws_per_message_deflate=False, ws_max_queue=1)
+    client = connect(server)
+    stream = open_websocket(client)
+    for _ in range(10):
+        client.send(stream, frame(b"more than the app is passed"))
+    client.reset(stream)
+    client.ping()
+    gone.set()
+    wait_until(lambda: failed and server.server._core.active == 0)
+    assert errors() == []
+
+
 def test_websocket_to_a_client_that_does_not_read(serve, connect):
     sent = []
 
