@@ -19,7 +19,7 @@ import (
 // it still receives.
 func TestHTTP2TunnelHalfCloses(t *testing.T) {
 	t.Parallel()
-	received := make(chan string, 1)
+	received, closed := make(chan string, 1), make(chan struct{})
 	sv := serve(t, plainHTTP2(&web.Server{ExtendedConnect: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		nc, _, err := http.NewResponseController(w).Hijack()
@@ -28,10 +28,11 @@ func TestHTTP2TunnelHalfCloses(t *testing.T) {
 			return
 		}
 		defer nc.Close()
+		nc.SetReadDeadline(time.Now().Add(20 * time.Second))
 		go io.WriteString(nc, strings.Repeat("x", 1000)) // waits for the window
 		nc.Read(make([]byte, 1))
 		nc.(interface{ CloseWrite() error }).CloseWrite()
-		nc.Read(make([]byte, 1))
+		close(closed)
 		rest, err := io.ReadAll(nc)
 		if err != nil {
 			t.Error(err)
@@ -44,7 +45,7 @@ func TestHTTP2TunnelHalfCloses(t *testing.T) {
 		t.Fatalf("got %q", f.payload)
 	}
 	p.send(dataFrame, 0, 1, []byte("1"))
-	p.send(dataFrame, 0, 1, []byte("2")) // the handler has closed its side when it reads this
+	<-closed // before the window takes the rest
 	p.send(windowFrame, 0, 1, number(1<<20))
 	for got := 10; got < 1000; {
 		f := p.next()
