@@ -40,38 +40,48 @@ class Nats:
 
     async def subscribe(self, subject, receive):
         """Receive the answers of a caller's address, or the requests of a subject, with their cancellations and credits."""
-        if subject.startswith(INBOX):
-            self._callers[subject] = receive
-            subscriptions = [await self._connection.subscribe(subject + ".>")]
-        else:
-            address = self._workers.setdefault(subject, f"{WORKER}{secrets.token_hex(8)}.{subject}")
-            subscriptions = [await self._connection.subscribe(address), await self._connection.subscribe("_cancel." + subject),
-                             await self._connection.subscribe(subject, queue=GROUP)]
-        await self._connection.flush()  # the server knows them
-        pumps = [self._start(self._pump(s, receive)) for s in subscriptions]
-        return lambda: self._start(self._leave(subject, subscriptions, pumps))
-
-    async def _pump(self, subscription, receive):
-        async for message in subscription.messages:
+        async def take(message):
             try:
                 e = decode(message)
             except ValueError:
                 self.dropped += 1
             else:
                 receive(e)
-        if self._connection.is_closed:
-            self._closed.set()
-            receive(Envelope("closed"))
 
-    async def _leave(self, subject, subscriptions, pumps):
+        listen = self._connection.subscribe
+        if subject.startswith(INBOX):
+            self._callers[subject] = receive
+            subscriptions = [await listen(subject + ".>", cb=take)]
+            quiet = subject + ".end"
+        else:
+            address = self._workers.setdefault(subject, f"{WORKER}{secrets.token_hex(8)}.{subject}")
+            subscriptions = [await listen(address, cb=take), await listen("_cancel." + subject, cb=take),
+                             await listen(subject, queue=GROUP, cb=take)]
+            quiet = address  # which the permissions of a worker have
+        watch = self._start(self._watch(await listen(quiet), receive))
+        await self._connection.flush()  # the server knows them
+        return lambda: self._start(self._leave(subject, subscriptions, watch))
+
+    async def _watch(self, subscription, receive):
+        """Wait for the end of the connection, which ends the iteration."""
+        try:
+            async for _ in subscription.messages:
+                pass
+        finally:
+            if self._connection.is_closed:
+                self._closed.set()
+                receive(Envelope("closed"))
+            else:
+                await subscription.unsubscribe()
+
+    async def _leave(self, subject, subscriptions, watch):
         """End subscriptions. What has come is received before."""
         self._callers.pop(subject, None)
         for subscription in reversed(subscriptions):
             with contextlib.suppress(Exception):  # without a connection there is nothing to end
                 await subscription.drain()
-        for pump in pumps:
-            pump.cancel()
-        await asyncio.wait(pumps)
+        watch.cancel()
+        await asyncio.wait([watch])
 
     def publish(self, e):
         """Send a message. One that cannot be sent fails, or is an answer that its caller waits for in vain."""
