@@ -134,6 +134,13 @@ func bench(ctx context.Context, args []string, out io.Writer) error {
 			{Key: "nats_task_many_ratio", Value: f.TaskManyRatio, What: "the rate of tasks' calls over that of requests, 64 in flight"},
 			{Key: "nats_goroutine_ratio", Value: f.GoroutineRatio, What: "the same, for plain handlers that may block, on goroutines"},
 			{Key: "nats_task_goroutine_ratio", Value: f.TaskGoroutineRatio, What: "the same for tasks' calls"},
+			{Key: "nats_minimal_ratio", Value: f.MinimalRatio, What: "the least that a call needs, on the plain client, over its requests"},
+			{Key: "nats_minimal_many_ratio", Value: f.MinimalManyRatio, What: "the same, 64 in flight"},
+			{Key: "nats_plain_cpu_ns", Value: f.PlainCPU, What: "processor time of a request of the plain client, 64 in flight, with the embedded server, ns"},
+			{Key: "nats_cpu_ratio", Value: f.CPURatio, What: "that of a request over that of a call"},
+			{Key: "nats_task_cpu_ratio", Value: f.TaskCPURatio, What: "the same for tasks' calls"},
+			{Key: "nats_goroutine_cpu_ratio", Value: f.GoroutineCPURatio, What: "the same for plain handlers on goroutines"},
+			{Key: "nats_minimal_cpu_ratio", Value: f.MinimalCPURatio, What: "the same for the least that a call needs"},
 		}, err
 	}})
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	client "github.com/nats-io/nats.go"
@@ -49,6 +50,15 @@ type Figures struct {
 
 	// TaskGoroutineRatio is the same with calls from tasks.
 	TaskGoroutineRatio float64
+
+	// PlainCPU is the processor time of a request of the plain client in nanoseconds, 64 in flight: of
+	// both clients, and of the server if it is in this process. The others are ratios of these times. They
+	// vary less than rates do.
+	PlainCPU, CPURatio, TaskCPURatio, GoroutineCPURatio, MinimalCPURatio float64
+
+	// MinimalRatio is the rate of the least that a call needs, on the plain client, over that of its
+	// requests, one in flight. MinimalManyRatio is the same with 64.
+	MinimalRatio, MinimalManyRatio float64
 }
 
 // inFlight is how many calls are made at a time where there are many.
@@ -60,6 +70,7 @@ type program struct {
 	n     int       // calls at a time
 	tasks bool      // they are made by tasks of a loop; otherwise by goroutines
 	per   []float64 // nanoseconds for each call, of each round
+	cpu   []float64 // those of the processors
 }
 
 // Measure measures calls on the servers of a URL. Both sides answer with what they get, on
@@ -82,20 +93,27 @@ func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
 		return Figures{}, err
 	}
 	defer stopPlain()
-	if err := errors.Join(await(ctx, plain), await(ctx, spawning), await(ctx, call)); err != nil {
+	least, stopLeast, err := startMinimal(servers)
+	if err != nil {
+		return Figures{}, err
+	}
+	defer stopLeast()
+	if err := errors.Join(await(ctx, plain), await(ctx, spawning), await(ctx, call), await(ctx, least)); err != nil {
 		return Figures{}, err
 	}
 	programs := []*program{{call: plain, n: 1}, {call: call, n: 1}, {call: plain, n: inFlight}, {call: call, n: inFlight}, {call: spawning, n: inFlight},
-		{call: call, n: 1, tasks: true}, {call: call, n: inFlight, tasks: true}}
+		{call: call, n: 1, tasks: true}, {call: call, n: inFlight, tasks: true}, {call: least, n: 1}, {call: least, n: inFlight}}
 	for round := range o.Rounds + 1 {
 		for i := range programs {
-			p := programs[(i+round*3)%len(programs)] // no program has always the same before it
-			per, err := p.run(ctx, o.Round)
+			p := programs[(i+round*2)%len(programs)] // no program has always the same before it
+			before := processorTime()
+			per, n, err := p.run(ctx, o.Round)
 			if err != nil {
 				return Figures{}, err
 			}
 			if round > 0 { // the first one warms up
 				p.per = append(p.per, per)
+				p.cpu = append(p.cpu, float64(processorTime()-before)/float64(n))
 			}
 		}
 	}
@@ -104,6 +122,9 @@ func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
 		PlainPerS: 1e9 / median(programs[2].per), CallsPerS: 1e9 / median(programs[3].per), ManyRatio: ratio(programs[2], programs[3]),
 		GoroutineRatio: ratio(programs[4], programs[3]), TaskGoroutineRatio: ratio(programs[4], programs[6]),
 		TaskNS: median(programs[5].per), TaskRatio: ratio(programs[0], programs[5]), TaskManyRatio: ratio(programs[2], programs[6]),
+		MinimalRatio: ratio(programs[0], programs[7]), MinimalManyRatio: ratio(programs[2], programs[8]),
+		PlainCPU: median(programs[2].cpu), CPURatio: cpuRatio(programs[2], programs[3]), TaskCPURatio: cpuRatio(programs[2], programs[6]),
+		GoroutineCPURatio: cpuRatio(programs[2], programs[4]), MinimalCPURatio: cpuRatio(programs[2], programs[8]),
 	}
 	return f, nil
 }
@@ -128,8 +149,17 @@ func await(ctx context.Context, call func(context.Context) error) error {
 	}
 }
 
-// run makes calls for d, and returns the time for each.
-func (p *program) run(ctx context.Context, d time.Duration) (ns float64, err error) {
+// processorTime returns the processor time that this process has used.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// run makes calls for d, and returns the time for each, and how many they were.
+func (p *program) run(ctx context.Context, d time.Duration) (ns float64, n int64, err error) {
 	if p.tasks {
 		return p.runTasks(ctx, d)
 	}
@@ -159,16 +189,16 @@ func (p *program) run(ctx context.Context, d time.Duration) (ns float64, err err
 	took := time.Since(began)
 	switch err := failure.Load(); {
 	case err != nil:
-		return 0, *err
+		return 0, 0, *err
 	case ctx.Err() != nil:
-		return 0, context.Cause(ctx)
+		return 0, 0, context.Cause(ctx)
 	}
-	return float64(took) / float64(calls.Load()), nil
+	return float64(took) / float64(calls.Load()), calls.Load(), nil
 }
 
 // runTasks is run with tasks of one loop.
-func (p *program) runTasks(ctx context.Context, d time.Duration) (ns float64, err error) {
-	calls, took := 0, time.Duration(0)
+func (p *program) runTasks(ctx context.Context, d time.Duration) (ns float64, n int64, err error) {
+	calls, took := int64(0), time.Duration(0)
 	err = spindle.Run(ctx, func(ctx context.Context) error {
 		began := time.Now()
 		err := spindle.WithNursery(ctx, func(_ context.Context, n *spindle.Nursery) error {
@@ -193,9 +223,9 @@ func (p *program) runTasks(ctx context.Context, d time.Duration) (ns float64, er
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return float64(took) / float64(calls), nil
+	return float64(took) / float64(calls), calls, nil
 }
 
 const (
@@ -289,10 +319,15 @@ func median(all []float64) float64 {
 }
 
 // ratio returns the median of the rounds' ratios.
-func ratio(plain, relay *program) float64 {
+func ratio(plain, relay *program) float64 { return ratios(plain.per, relay.per) }
+
+// cpuRatio is ratio for the time of the processors.
+func cpuRatio(plain, relay *program) float64 { return ratios(plain.cpu, relay.cpu) }
+
+func ratios(plain, relay []float64) float64 {
 	var all []float64
-	for i := range plain.per {
-		all = append(all, plain.per[i]/relay.per[i])
+	for i := range plain {
+		all = append(all, plain[i]/max(relay[i], 1)) // the clock of the system may not have advanced
 	}
 	return median(all)
 }
