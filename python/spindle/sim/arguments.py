@@ -17,6 +17,8 @@ def host_name(world, name):
 
 
 def _is_address(name):
+    if not (name[-1:].isdigit() or ":" in name):
+        return False
     try:
         ipaddress.ip_address(name)
     except ValueError:
