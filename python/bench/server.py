@@ -174,7 +174,7 @@ def turns(servers, rounds, measure):
 
 def paired(results, one, other):
     """Return the median of the ratios of two servers in the same round."""
-    return statistics.median(a / b for a, b in zip(results[one], results[other]))
+    return statistics.median(a / b if b else float("inf") for a, b in zip(results[one], results[other]))
 
 
 def per_cpu_second(name, case, args):
@@ -285,6 +285,8 @@ def main():
 
 
 def number(ratio):
+    if ratio == float("inf"):
+        return "serves none"
     return f"{ratio:.2f}" if ratio >= 1 else f"**{ratio:.2f}**"
 
 

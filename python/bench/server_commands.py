@@ -54,7 +54,10 @@ def granian_rsgi(case, port, workers, ws):
 
 
 def hypercorn(case, port, workers, ws):
-    app = f"wsgi:{case.app}" if case.wsgi else case.app
+    # It evaluates the name among those of the module, where apps that are made on demand are not.
+    app = f"server_apps:__getattr__({case.name!r})" if case.name in ("starlette", "fastapi", "wsgi") else case.app
+    if case.wsgi:
+        app = "wsgi:" + app
     return python("-m", "hypercorn", "--bind", f"127.0.0.1:{port}", "--workers", workers, "--worker-class", "uvloop", "--log-level", "warning", app)
 
 
