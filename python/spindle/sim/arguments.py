@@ -17,7 +17,7 @@ def host_name(world, name):
 
 
 def _is_address(name):
-    if not (name[-1:].isdigit() or ":" in name):
+    if "." not in name and ":" not in name:
         return False
     try:
         ipaddress.ip_address(name)

@@ -5,7 +5,7 @@ import sys
 
 from . import arguments
 from .links import nanoseconds
-from .loop import WorldLoop, number_of
+from .loop import WorldLoop
 
 _BOOT, _EXIT, _PARK, _CRASH, _PAUSE, _RESUME = range(1, 7)  # libspindle/world.h
 _CLOCK, _NOTE, _FAIL_CALL = 14, 16, 22
@@ -142,4 +142,4 @@ class Host:
 
     def tasks(self):
         """Return the host's tasks that have not ended, in the order of their creation."""
-        return [] if self._loop is None else sorted(asyncio.all_tasks(self._loop), key=number_of)
+        return [] if self._loop is None else self._loop._tasks()

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import weakref
 from asyncio import exceptions, unix_events
 
 from .. import _core
@@ -27,7 +28,7 @@ def _task(loop, coroutine, **options):
 _EAGER = asyncio.create_eager_task_factory(_core.WorldTask) if hasattr(asyncio, "create_eager_task_factory") else None
 
 
-def numbering_of_tasks():
+def _numbering_of_tasks():
     """Return what is to be replaced so that each task of a world has a number, one that a library makes without create_task too.
 
     Python 3.14 registers tasks in C: there, those of create_task have numbers.
@@ -43,6 +44,9 @@ def numbering_of_tasks():
             task.get_loop()._number(task)
 
     return [(vars(registry), {"add": add})]
+
+
+NUMBERING = _numbering_of_tasks()
 
 
 def number_of(task):
@@ -71,6 +75,7 @@ class WorldLoop(Loop):
         self.__dict__["call_soon"] = self.call_soon
         self._task_factory = _task
         self._created = 0  # tasks
+        self._numbered = weakref.WeakSet()  # tasks; asyncio's set has those of all worlds
 
     def _make_self_pipe(self):
         self._ssock = self._csock = None
@@ -102,6 +107,13 @@ class WorldLoop(Loop):
         if not hasattr(task, "_spindle_number"):
             self._created += 1
             task._spindle_number = self._created
+            self._numbered.add(task)
+
+    def _tasks(self):
+        """Return the tasks that have not ended, in the order of their creation."""
+        if not NUMBERING:
+            return sorted(asyncio.all_tasks(self), key=number_of)
+        return sorted((task for task in self._numbered if not task.done()), key=number_of)
 
     def default_exception_handler(self, context):
         self._host.world._unhandled(self._host, context)

@@ -23,7 +23,7 @@ from . import poll, refuse
 from . import sock as simulated
 from .current import current
 from .errors import SimError
-from .loop import numbering_of_tasks
+from .loop import NUMBERING
 
 
 def _simulate_threads_of_anyio():
@@ -121,7 +121,7 @@ def _by_module(patches):
     return [(vars(module), values) for module, values in found.items()]
 
 
-_REPLACED = _by_module(_PATCHES) + numbering_of_tasks()  # names of modules and their values in a world
+_REPLACED = _by_module(_PATCHES) + NUMBERING  # names of modules and their values in a world
 _installed = False
 
 

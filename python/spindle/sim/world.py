@@ -372,7 +372,7 @@ class World:
 
     def _bury(self, loop):
         """Keep what a crashed host has, so that no finally block runs before the end of the run."""
-        tasks = asyncio.all_tasks(loop)
+        tasks = loop._tasks()
         for task in tasks:
             task._log_destroy_pending = False
         self._graves.append((loop, tasks))
@@ -485,7 +485,7 @@ def _close_coroutine(coroutine):
 
 
 def _all_tasks(hosts):
-    return [task for host in hosts for task in asyncio.all_tasks(host._loop)]
+    return [task for host in hosts for task in host.tasks()]
 
 
 def _cancel_tasks(host):
