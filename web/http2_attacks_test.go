@@ -1,11 +1,13 @@
 package web_test
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,6 +104,38 @@ func TestHTTP2FloodsAreSlowed(t *testing.T) {
 	}
 }
 
+// TestHTTP2RestOfAFloodIsNotRead: after the GOAWAY, the server takes no more than its socket holds.
+func TestHTTP2RestOfAFloodIsNotRead(t *testing.T) {
+	const atMost = 32 << 20 // more than the buffers of two sockets
+	p := dialPeer(t, calmServer(t, quick))
+	var ended atomic.Bool
+	go func() {
+		for {
+			f, err := p.read()
+			if err != nil {
+				return
+			}
+			if f.kind == goAwayFrame {
+				ended.Store(true)
+			}
+		}
+	}()
+	pings := bytes.Repeat(appendFrame(nil, pingFrame, 0, 0, make([]byte, 8)), 4096)
+	after := 0
+	for after <= atMost {
+		n, err := p.nc.Write(pings)
+		if ended.Load() {
+			after += n
+		}
+		if err != nil {
+			break
+		}
+	}
+	if !ended.Load() || after > atMost {
+		t.Errorf("the flood was ended: %v; then %d bytes were sent", ended.Load(), after)
+	}
+}
+
 // liveBytes returns the bytes of live objects and of stacks.
 func liveBytes() int64 {
 	runtime.GC()
@@ -130,11 +164,11 @@ func TestHTTP2DownloadInSmallReads(t *testing.T) {
 // The peer sends frames itself, because a client that has seen the limit does not send the header.
 func TestHTTP2LargeHeaderIsRefused(t *testing.T) {
 	p := dialPeer(t, serve(t, plainHTTP2(&web.Server{Handler: quick, MaxHeaderBytes: 1 << 20})))
-	const most = 16 << 10 // of a frame
+	const largest = 16 << 10 // piece in a frame
 	block := p.request("GET", "/", "x-large", strings.Repeat("x", 1200<<10))
-	p.send(headersFrame, endStream, 1, block[:most])
-	for block = block[most:]; len(block) > most; block = block[most:] {
-		p.send(continuationFrame, 0, 1, block[:most])
+	p.send(headersFrame, endStream, 1, block[:largest])
+	for block = block[largest:]; len(block) > largest; block = block[largest:] {
+		p.send(continuationFrame, 0, 1, block[:largest])
 	}
 	p.send(continuationFrame, endHeaders, 1, block)
 	if fields, _ := p.response(1); !strings.Contains(fields, ":status: 431\n") {

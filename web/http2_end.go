@@ -17,7 +17,7 @@ func (h *h2Conn) fail(err error) {
 	h.flush()
 	h.fc.Out = h.c.st.takeFrames()
 	h.c.close()
-	if h.c.phase == connLingering {
+	if err == http2.ErrFlood && h.c.phase == connLingering {
 		h.c.pauseReading() // dropping the rest of a flood would cost as much as the flood
 	}
 }
