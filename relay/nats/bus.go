@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,6 +137,7 @@ func Connect(ctx context.Context, servers string, o Options) (*Bus, error) {
 	b := &Bus{o: o, outbox: cosync.NewInbox[*nats.Msg](o.Outbox), subs: map[closer]struct{}{}, stopping: make(chan struct{})}
 	err := blocking(ctx, func() error { return b.connect(ctx, servers) })
 	if err != nil {
+		err = cmp.Or(ended(ctx), err)
 		if b.nc != nil {
 			b.nc.Close()
 		}

@@ -158,6 +158,15 @@ func union(a, b []string) (all []string) {
 // createStreamsLater makes the streams when a server can be reached. Until then the bus is
 // not ready.
 func (b *Bus) createStreamsLater() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-b.stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	for n := 1; ; n++ {
 		select {
 		case <-time.After(reconnectDelay(n)):
@@ -168,7 +177,7 @@ func (b *Bus) createStreamsLater() {
 			n = 0 // the client waits between its attempts
 			continue
 		}
-		err := b.createStreams(context.Background())
+		err := b.createStreams(ctx)
 		b.hasStreams(err)
 		if err == nil {
 			return
@@ -190,7 +199,7 @@ const provisionTimeout = 30 * time.Second
 // provision calls fn, which makes a stream or a bucket, again while the cluster is not ready
 // for it.
 func provision(ctx context.Context, fn func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), provisionTimeout)
+	ctx, cancel := context.WithTimeout(ctx, provisionTimeout)
 	defer cancel()
 	for {
 		err := fn(ctx)

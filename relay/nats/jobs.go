@@ -56,11 +56,12 @@ func (b *Bus) consume(ctx context.Context, d *Durable, subject, group string) (r
 	}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	err := b.register(ctx, s, subject, func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), provisionTimeout)
+		ctx, cancel := context.WithTimeout(ctx, provisionTimeout)
 		defer cancel()
 		return s.join(ctx)
 	})
 	if err != nil {
+		err = cmp.Or(ended(ctx), err)
 		return nil, fmt.Errorf("relay/nats: consumer of %s: %w", subject, err)
 	}
 	probe.AddMetered(s)

@@ -2,6 +2,7 @@ package nats
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -69,7 +70,7 @@ func (b *Bus) Results(ctx context.Context, o ResultsOptions) (relay.Results, err
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("relay/nats: bucket %s: %w", o.Bucket, unprovided(err))
+		return nil, fmt.Errorf("relay/nats: bucket %s: %w", o.Bucket, unprovided(cmp.Or(ended(ctx), err)))
 	}
 	return r, nil
 }
