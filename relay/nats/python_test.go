@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,6 +55,16 @@ async def handle(request):
         return request.headers[rest]
     if what == "large":
         return bytes(int(rest))
+    if what == "dict":
+        return {}
+    if what == "number":
+        request.reply_headers["Length"] = 3
+        return b""
+    if what == "text":
+        raise ValueError("x" * 2_000_000)
+    if what == "item":
+        await request.send(bytes(int(rest)))
+        return b""
     if what == "wait":
         print("waiting", flush=True)
         try:
@@ -65,8 +76,15 @@ async def handle(request):
 
 async def main(url):
     connection = await nats.connect(url, connect_timeout=60)
-    worker = asyncio.create_task(relay.Worker(relay.Nats(connection)).serve(handle, "work", concurrency=64))
-    await connection.flush()
+    bus = relay.Nats(connection)
+    worker = asyncio.create_task(relay.Worker(bus).serve(handle, "work", concurrency=64))
+    async with relay.Caller(bus) as caller:
+        while True:  # until one worker serves, perhaps this one
+            try:
+                await caller.call("work", b"upper x", timeout=5)
+                break
+            except (relay.NoResponder, TimeoutError):  # or another one, which was killed
+                await asyncio.sleep(0.01)
     print("ready", flush=True)
     await worker
 
@@ -104,6 +122,8 @@ async def main(url):
         waiting.cancel()
         await fails(asyncio.CancelledError, waiting)
         await fails(ValueError, caller.call("work", bytes(2_000_000)))
+        await fails(ValueError, caller.call("work", bytes(1048570), headers={"X-Name": "a value"}))
+        await fails(ValueError, caller.call("work", headers={"Nats-Name": "x"}))
         host.traceparent.set("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
         assert (await caller.call("work", b"trace")).startswith(b"00-0af7651916cd43dd8448eb211c80319c-")
         assert caller.stats.waiting == 0 and bus.dropped == 0
@@ -113,6 +133,27 @@ async def main(url):
         await connection.close()
         assert (await fails(relay.RemoteError, waiting)).code == "closed"
         await fails(ConnectionError, caller.call("work", b"upper hello"))
+
+    connection = await nats.connect(url, connect_timeout=60)
+    bus = relay.Nats(connection)
+    serving = asyncio.create_task(relay.Worker(bus).serve(lambda request: b"", "other"))
+    async with relay.Caller(bus) as caller:
+        waiting = asyncio.create_task(caller.call("work", b"wait"))
+        await asyncio.sleep(0)
+        await bus.drain()
+        await connection.drain()
+        assert (await fails(relay.RemoteError, waiting)).code == "closed"
+    await serving
+
+    connection = await nats.connect(url, connect_timeout=60)
+    bus = relay.Nats(connection)
+    for pause in range(20):  # at different steps of serve
+        serving = asyncio.create_task(relay.Worker(bus).serve(lambda request: b"", "other"))
+        for _ in range(pause):
+            await asyncio.sleep(0)
+        serving.cancel()
+        await asyncio.wait([serving])
+    await connection.close()
 
 spindle.run(main(sys.argv[1]))
 `
@@ -131,7 +172,7 @@ async def main(url, seconds):
 
     async def client(caller, name):
         n = 0
-        while loop.time() < until:
+        while loop.time() < until or not counts["replied"]:
             n += 1
             counts["calls"] += 1
             try:
@@ -167,8 +208,7 @@ func launch(t *testing.T, command []string, env ...string) *process {
 		err = p.Start()
 	}
 	if err != nil {
-		t.Error(err)
-		return nil
+		panic(err) // the goroutine that kills cannot end the test
 	}
 	p.printed = bufio.NewScanner(printed)
 	p.expect(t, "ready")
@@ -213,6 +253,19 @@ func TestWorkersInPython(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := call("large 2000000"); !errors.As(err, &remote) || remote.Code != relay.CodeTooLarge {
+		t.Errorf("got %v", err)
+	}
+	for _, body := range []string{"dict", "number", "text"} {
+		if _, err := call(body); !errors.As(err, &remote) || remote.Code != relay.CodeError {
+			t.Errorf("%s: got %v", body, err)
+		}
+	}
+	nearly, err := c.Stream(t.Context(), "work", []byte("item 1048570")) // with its headers it is larger than NATS takes
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nearly.Close()
+	if _, err := nearly.Next(t.Context()); !errors.As(err, &remote) || remote.Code != relay.CodeTooLarge {
 		t.Errorf("got %v", err)
 	}
 	e, err := c.Do(t.Context(), relay.Envelope{Subject: "work", Body: []byte("header X-Name"), Headers: map[string]string{"X-Name": "a value"}})
@@ -323,7 +376,8 @@ func TestKilledWorkers(t *testing.T) {
 					command, env = []string{os.Args[0]}, upperVariable+"="+b.URL()
 				}
 				c := caller(t, connect(t, b, nats.Options{}))
-				stop := killAtRandom(func() *process { return launch(t, command, env) })
+				stop := sync.OnceValue(killAtRandom(func() *process { return launch(t, command, env) }))
+				defer stop()
 				until(t, func() bool {
 					_, err := c.Call(t.Context(), "work", []byte("upper x"))
 					return err == nil
@@ -357,10 +411,10 @@ func TestKilledWorkers(t *testing.T) {
 	}
 }
 
-// killAtRandom keeps three workers, and kills one of them again and again, when the others serve. Stop ends them all.
+// killAtRandom keeps three workers, and kills one of them again and again. Stop ends them all.
 func killAtRandom(start func() *process) (stop func() (kills int)) {
-	const most = 3
-	var workers [most]*process
+	const count = 3
+	var workers [count]*process
 	for i := range workers {
 		workers[i] = start()
 	}
@@ -377,7 +431,7 @@ func killAtRandom(start func() *process) (stop func() (kills int)) {
 				return
 			case <-time.After(rand.N(200 * time.Millisecond)):
 			}
-			i := rand.N(most)
+			i := rand.N(count)
 			workers[i].kill()
 			kills++
 			workers[i] = start()
@@ -399,10 +453,11 @@ func callFromGo(t *testing.T, c *relay.Caller) map[string]int {
 		counts[name]++
 	}
 	var clients sync.WaitGroup
+	var answered atomic.Bool // on a slow machine the time may be over before
 	until := time.Now().Add(killTime(t))
 	for i := range 16 {
 		clients.Go(func() {
-			for n := 0; time.Now().Before(until); n++ {
+			for n := 0; time.Now().Before(until) || !answered.Load(); n++ {
 				count("calls")
 				name := fmt.Sprintf("c%d-%d", i, n)
 				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
@@ -411,6 +466,7 @@ func callFromGo(t *testing.T, c *relay.Caller) map[string]int {
 				switch {
 				case err == nil && string(reply) == strings.ToUpper(name):
 					count("replied")
+					answered.Store(true)
 				case err == nil:
 					count("wrong")
 				case errors.Is(err, context.DeadlineExceeded):

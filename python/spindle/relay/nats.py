@@ -4,6 +4,7 @@ import asyncio
 import base64
 import collections
 import contextlib
+import dataclasses
 import re
 import secrets
 
@@ -14,6 +15,8 @@ WORKER = "_worker."  # begins the addresses of workers
 GROUP = "workers"  # the queue group of workers: each request goes to one of them
 FIELDS = "Relay"  # the header with what a message has beside its body
 TRACE, STATE, STATUS = "traceparent", "tracestate", "Status"
+RESERVED = (FIELDS, TRACE, STATE, STATUS)
+NAME = re.compile("[!-9;-~]+")
 TRACEPARENT = re.compile("00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -48,57 +51,73 @@ class Nats:
             else:
                 receive(e)
 
-        listen = self._connection.subscribe
         if subject.startswith(INBOX):
             self._callers[subject] = receive
-            subscriptions = [await listen(subject + ".>", cb=take)]
+            wanted = {subject + ".>": ""}
             quiet = subject + ".end"
         else:
             address = self._workers.setdefault(subject, f"{WORKER}{secrets.token_hex(8)}.{subject}")
-            subscriptions = [await listen(address, cb=take), await listen("_cancel." + subject, cb=take),
-                             await listen(subject, queue=GROUP, cb=take)]
+            wanted = {address: "", "_cancel." + subject: "", subject: GROUP}
             quiet = address  # which the permissions of a worker have
-        watch = self._start(self._watch(await listen(quiet), receive))
-        await self._connection.flush()  # the server knows them
+        subscriptions = []
+        try:
+            for name, group in wanted.items():
+                subscriptions.append(await self._connection.subscribe(name, queue=group, cb=take))
+            subscriptions.append(await self._connection.subscribe(quiet))
+            await self._connection.flush()  # what is written, which may not be all
+            await self._connection.flush()  # the server knows the subscriptions
+        except BaseException:
+            self._callers.pop(subject, None)
+            for subscription in subscriptions:
+                self._start(_forget(subscription))
+            raise
+        watch = self._start(self._watch(subscriptions[-1], receive))
         return lambda: self._start(self._leave(subject, subscriptions, watch))
 
     async def _watch(self, subscription, receive):
         """Wait for the end of the connection, which ends the iteration."""
-        try:
-            async for _ in subscription.messages:
-                pass
-        finally:
-            if self._connection.is_closed:
-                self._closed.set()
-                receive(Envelope("closed"))
-            else:
-                await subscription.unsubscribe()
+        async for _ in subscription.messages:
+            pass
+        self._closed.set()
+        receive(Envelope("closed"))
 
     async def _leave(self, subject, subscriptions, watch):
         """End subscriptions. What has come is received before."""
         self._callers.pop(subject, None)
-        for subscription in reversed(subscriptions):
-            with contextlib.suppress(Exception):  # without a connection there is nothing to end
-                await subscription.drain()
         watch.cancel()
-        await asyncio.wait([watch])
+        *others, quiet = subscriptions
+        await asyncio.gather(_forget(quiet), *(_end(subscription) for subscription in others))
 
     def publish(self, e):
-        """Send a message. One that cannot be sent fails, or is an answer that its caller waits for in vain."""
-        to, reply, headers = encode(e, self._workers)
-        if not to:
-            return  # the answer to a request that asks for none
+        """Send a message. An answer that cannot be sent is a failure for its caller."""
         if e.kind == "request" and not self._connection.is_connected:
             raise ConnectionError("spindle.relay: there is no connection to NATS")
-        if len(e.body) > self._connection.max_payload:
+        try:
+            message = self._message(e)
+        except (TypeError, ValueError) as error:
             if e.kind not in ("reply", "item"):
-                raise ValueError(f"spindle.relay: {len(e.body)} bytes are more than NATS takes, which is {self._connection.max_payload}")
-            text = f"the reply has {len(e.body)} bytes"
-            e = Envelope("failure", e.subject, id=e.id, headers={CODE: "too-large"}, body=text.encode(), route=e.route, attempt=e.attempt)
-            to, reply, headers = encode(e, self._workers)
-        self._outbox.append((e, to, reply, headers))
+                raise
+            code = "too-large" if isinstance(error, _TooLarge) else "error"
+            e = dataclasses.replace(e, kind="failure", headers={CODE: code}, body=str(error).encode()[:1000])
+            message = self._message(e)
+        if not message[0]:
+            return  # the answer to a request that asks for none
+        self._outbox.append((e, *message))
         if self._sender is None:
             self._sender = self._start(self._send())
+
+    def _message(self, e):
+        """Return the subject, the reply subject and the headers of a message that NATS takes."""
+        for name, value in e.headers.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise TypeError(f"spindle.relay: a header is a string, not {name!r}: {value!r}")
+            if name in RESERVED or name.startswith("Nats-") or not NAME.fullmatch(name) or value != value.strip() or "\r" in value or "\n" in value:
+                raise ValueError(f"spindle.relay: NATS does not carry the header {name!r}: {value!r}")
+        message = encode(e, self._workers)
+        size = len(e.body) + sum(len(name.encode()) + len(value.encode()) + 4 for name, value in message[2].items()) + 12
+        if size > self._connection.max_payload:
+            raise _TooLarge(f"the message has {size} bytes, and NATS takes {self._connection.max_payload}")
+        return message
 
     async def _send(self):
         try:
@@ -137,6 +156,22 @@ class Nats:
         return task
 
 
+class _TooLarge(ValueError):
+    """The server takes no message of this size."""
+
+
+async def _end(subscription):
+    try:
+        await subscription.drain()
+    except Exception:  # without a connection, or the server does not answer: the client is not to make it again
+        await _forget(subscription)
+
+
+async def _forget(subscription):
+    with contextlib.suppress(Exception):
+        await subscription.unsubscribe()
+
+
 def encode(e, workers):
     """Return the subject, the reply subject and the headers of a message."""
     headers = dict(e.headers)
@@ -162,7 +197,7 @@ def decode(message):
     e = Envelope("request", message.subject, message.reply, body=message.data, route=message.reply, attempt=1)
     headers = message.headers or {}
     if e.subject.startswith(INBOX):
-        e.kind, e.reply_to, e.attempt = "reply", "", 0
+        e.kind, e.reply_to, e.route, e.attempt = "reply", "", "", 0
         e.id = _uncall(e.subject.rpartition(".")[2])
         if headers.get(STATUS) == "503" and not e.body:
             return Envelope("failure", e.subject, id=e.id, headers={CODE: "no-responder"}, body=b"no worker serves the subject")

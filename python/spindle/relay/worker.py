@@ -7,7 +7,9 @@ import inspect
 from .. import host
 from .envelope import CODE, Envelope
 
+MOST_TEXT = 16384  # characters of a failure
 MOST_WAITING = 1024  # requests of a worker that wait for their turn
+
 
 class Request:
     """A request. The handler returns its reply, or yields items."""
@@ -39,9 +41,11 @@ class Request:
 
     def _answer(self, kind, body, headers=None):
         e = self._envelope
-        self._server.bus.publish(Envelope(kind, e.reply_to, id=e.id, seq=self._sent, traceparent=e.traceparent,
-                                          headers=headers or {}, body=body.encode() if isinstance(body, str) else body or b"",
-                                          route=e.route, sender=e.subject, attempt=e.attempt))
+        body = b"" if body is None else body.encode() if isinstance(body, str) else body
+        if not isinstance(body, (bytes, bytearray, memoryview)):
+            raise TypeError(f"spindle.relay: a handler returns or yields bytes, a str or None, not {body!r}")
+        self._server.bus.publish(Envelope(kind, e.reply_to, id=e.id, seq=self._sent, traceparent=e.traceparent, headers=headers or {},
+                                          body=bytes(body), route=e.route, sender=e.subject, attempt=e.attempt))
 
     def _allow(self, n):
         self._allowed = max(self._allowed, n)
@@ -69,6 +73,8 @@ class Worker:
         server = _Server(bus, handler, concurrency)
         close = await bus.subscribe(subject, server.receive)
         try:
+            if asyncio.current_task().cancelling():
+                raise asyncio.CancelledError  # it may have been lost in the client of a bus
             await bus.wait_closed()
         finally:
             server.ending = True
@@ -93,7 +99,8 @@ class _Server:
         self.counts = bus.counts_credit
         self._handler = handler
         self._places = asyncio.Semaphore(concurrency)
-        self._running = {}
+        self._tasks = set()
+        self._running = {}  # tasks and requests that can be cancelled, by call
         self._most = concurrency + MOST_WAITING
         self.ending = False
 
@@ -104,12 +111,15 @@ class _Server:
             if self.ending:
                 request._answer("failure", "the worker was stopped", {CODE: "canceled"})
                 return
-            if len(self._running) >= self._most:
+            if len(self._tasks) >= self._most:
                 request._answer("failure", "the worker's queue is full", {CODE: "full"})
                 return
             task = asyncio.get_running_loop().create_task(self._run(request), name=f"request {e.id} of {e.subject}")
-            self._running[key] = task, request
-            task.add_done_callback(lambda _: self._running.pop(key, None))
+            entry = task, request
+            self._tasks.add(task)
+            if e.id:  # otherwise nothing can be said about it later
+                self._running[key] = entry
+            task.add_done_callback(lambda _: self._ended(key, entry))
         elif key in self._running:
             task, request = self._running[key]
             if e.kind == "cancel":
@@ -117,8 +127,13 @@ class _Server:
             elif e.kind == "credit":
                 request._allow(e.seq)
 
+    def _ended(self, key, entry):
+        self._tasks.discard(entry[0])
+        if self._running.get(key) is entry:
+            del self._running[key]
+
     async def end(self):
-        tasks = [task for task, _ in self._running.values()]
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:
@@ -127,16 +142,16 @@ class _Server:
     async def _run(self, request):
         host.traceparent.set(request.traceparent)
         try:
-            async with self._places, asyncio.timeout(request._envelope.deadline):
+            async with asyncio.timeout(request._envelope.deadline), self._places:
                 body = await self._call(request)
+            request._answer("reply", body, request.reply_headers)
         except asyncio.CancelledError:
             request._answer("failure", "the request was cancelled", {CODE: "canceled"})
         except TimeoutError:
             request._answer("failure", "the deadline has passed", {CODE: "deadline"})
         except BaseException as e:
-            request._answer("failure", f"{type(e).__name__}: {e}" if str(e) else type(e).__name__, {CODE: "error"})
-        else:
-            request._answer("reply", body, request.reply_headers)
+            text = f"{type(e).__name__}: {e}" if str(e) else type(e).__name__
+            request._answer("failure", text[:MOST_TEXT], {CODE: "error"})
 
     async def _call(self, request):
         handler = self._handler
