@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+_ENVIRONMENT = dict(os.environ)  # before a conftest.py has changed it
+
 
 def _is_pinned():
     from .sim.system import hash_is_pinned
@@ -22,7 +24,7 @@ def _is_the_command(config):
     script = os.path.basename(sys.argv[0])
     if script == "__main__.py":
         script = os.path.basename(os.path.dirname(sys.argv[0]))
-    return script in ("pytest", "py.test") and list(config.invocation_params.args) == sys.argv[1:]
+    return script in ("pytest", "py.test", "pytest-3") and list(config.invocation_params.args) == sys.argv[1:]
 
 
 @pytest.hookimpl(trylast=True)
@@ -30,13 +32,12 @@ def pytest_collection_finish(session):
     config = session.config
     if "spindle.sim" not in sys.modules or config.option.collectonly or _is_pinned():
         return
-    if not session.items or hasattr(config, "workerinput") or not _is_the_command(config):
+    if not session.items or hasattr(config, "workerinput") or not _is_the_command(config) or sys.flags.ignore_environment:
         return
-    config.get_terminal_writer().line("spindle.sim: pytest starts again with PYTHONHASHSEED=0, which worlds need")
-    config.get_terminal_writer().flush()
     config._ensure_unconfigure()  # gives standard output back
+    print("spindle.sim: pytest starts again with PYTHONHASHSEED=0, which worlds need", flush=True)
     os.chdir(config.invocation_params.dir)
-    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**_ENVIRONMENT, "PYTHONHASHSEED": "0"})
 
 
 @pytest.hookimpl(optionalhook=True)

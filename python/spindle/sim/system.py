@@ -127,8 +127,8 @@ _installed = False
 
 def hash_is_pinned():
     """Report whether hashes of strings are the same in each process."""
-    pinned = os.environ.get("PYTHONHASHSEED", "random")
-    return not sys.flags.hash_randomization or pinned.isdigit()
+    pinned = os.environ.get("PYTHONHASHSEED", "random").isdigit() and not sys.flags.ignore_environment
+    return pinned or not sys.flags.hash_randomization
 
 
 class _Sources:

@@ -16,7 +16,7 @@ from .workers import call, search_in_processes
 
 
 class options:
-    """What the command line of pytest has set; see plugin.py."""
+    """What the command line of pytest has set; see pytest_plugin.py."""
 
     seeds = None
     seed = None

@@ -10,6 +10,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -297,8 +298,6 @@ def test_what_is_left_is_reported():
 
 def test_unpinned_hashes_are_refused(tmp_path):
     program = "import asyncio, spindle.sim\nw = spindle.sim.World()\nw.host('a').start(asyncio.sleep, 1)\nw.run()"
-    import sys
-
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONHASHSEED"}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "set PYTHONHASHSEED=0" in done.stderr
@@ -355,3 +354,10 @@ def test_nothing_is_reported_of_a_program_that_ends_well(recwarn):
         server.close()
 
     assert run(program).reports == []
+
+
+def test_python_that_ignores_its_environment_is_not_pinned():
+    program = "from spindle.sim.system import hash_is_pinned; print(hash_is_pinned())"
+    for options, pinned in (["-s"], True), (["-E"], False):
+        done = subprocess.run([sys.executable, *options, "-c", program], env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == str(pinned)
