@@ -238,6 +238,10 @@ class Process:
         for reader in self.readers:
             reader.join(LIMIT)
 
+    def errors(self):
+        """Return what the process has written to standard error, without reports of the watchdog, which a busy machine causes."""
+        return re.sub(r"spindle: .* has blocked the loop for .*\n(?:[ \t].*\n|\n)*", "", "".join(self.err))
+
     def url(self):
         wait_until(lambda: self.process.poll() is not None or self._found())
         assert self._found(), "".join(self.err)

@@ -98,7 +98,7 @@ def test_errors_are_for_people(command, arguments, text):
     process = command(*arguments)
     assert process.process.wait(LIMIT) != 0
     wait_until(lambda: text in "".join(process.err))
-    error = "".join(process.err)
+    error = process.errors()
     assert "spindle/server" not in error and "importlib" not in error
     if "broken" in error:
         assert "in f" in error and "ZeroDivisionError" in error

@@ -156,7 +156,7 @@ def test_process_says_it_in_one_line_and_fails(command, arguments):
     process = command("app:app", "--port", "0", *arguments)
     assert process.process.wait(LIMIT) in (1, 2)
     process.readers_end()
-    check("".join(process.err), arguments)
+    check(process.errors(), arguments)
 
 
 def test_interrupt_during_the_import(command):
@@ -169,4 +169,4 @@ def test_interrupt_during_the_import(command):
             process.process.send_signal(signal.SIGINT)
             assert process.process.wait(LIMIT) == 130
     process.readers_end()
-    assert process.err == []
+    assert process.errors() == ""
