@@ -242,11 +242,9 @@ func (h *h2Conn) yield() {
 }
 
 // pause handles the rest of the received bytes after others were served. A client that sends
-// what only makes work takes at most a small share of the loop's time. Nothing is read meanwhile:
-// many small writes of the client are one read afterwards.
+// what only makes work takes at most a small share of the loop's time.
 func (h *h2Conn) pause() {
 	h.marks |= h2Yields
-	h.c.pauseReading()
 	h.c.st.l.CallLater(http2.HastyPause, h.endYield)
 }
 
