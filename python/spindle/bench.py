@@ -16,6 +16,7 @@ import json
 import os
 import queue
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -211,6 +212,23 @@ async def thread_speed():
     return min(alone) / min(waiting)
 
 
+START = """
+import asyncio, time
+before = time.process_time()
+import spindle
+imported = time.process_time()
+loop = spindle.new_event_loop()
+print((imported - before) * 1000, (time.process_time() - imported) * 1000)
+loop.close()
+"""
+
+
+def start_ms():
+    """Return the CPU time of the import after that of asyncio, and of the first loop of a process, in milliseconds."""
+    runs = [subprocess.run([sys.executable, "-c", START], check=True, capture_output=True, text=True).stdout for _ in range(9)]
+    return [min(column) for column in zip(*(map(float, run.split()) for run in runs))]
+
+
 def loops():
     """Return the factories of the loops to compare."""
     found = {"spindle": spindle.new_event_loop}
@@ -247,6 +265,7 @@ def compare(rounds):
                     values[which].append(runner.run(benchmark()))
         for which in factories:
             figures[name if which == "spindle" else f"{name}_{which}"] = round(statistics.median(values[which]), 3)
+    figures["import_ms"], figures["first_loop_ms"] = (round(value, 3) for value in start_ms())
     return figures
 
 
@@ -273,6 +292,7 @@ def main():
                        ("thread_speed", "a thread beside the waiting loop, of its full speed")):
         beside = ", ".join(f"{which} {figures[f'{name}_{which}']}" for which in others)
         print(f"{what}: {figures[name]} ({beside})")
+    print(f"CPU time of the import, and of the first loop, in ms: {figures['import_ms']}, {figures['first_loop_ms']}")
 
 
 if __name__ == "__main__":

@@ -104,7 +104,8 @@ def test_body_that_fails_after_the_app_has_answered(serve, errors):
         await until_disconnect(receive)
         await send({"type": "http.response.body", "body": b" and ended"})
 
-    client = serve(app, timeout_body=0.1).connect().send(UPLOAD)
+    client = serve(app, timeout_body=1).connect()  # the app must have answered by then
+    client.send(UPLOAD)
     response = client.response()
     assert (response.status, response.body) == (200, b"begun and ended")
     assert errors() == []

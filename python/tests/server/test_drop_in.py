@@ -192,7 +192,7 @@ def test_hypercorn_on_our_loop():
     async def main():
         done = asyncio.Event()
         server = asyncio.create_task(serving.serve(app, config, shutdown_trigger=done.wait))
-        async with httpx.AsyncClient(base_url="http://127.0.0.1:%d" % listener.getsockname()[1]) as client:
+        async with httpx.AsyncClient(base_url="http://127.0.0.1:%d" % listener.getsockname()[1], timeout=LIMIT) as client:
             answers = await asyncio.gather(*(client.get("/") for _ in range(10)))
         done.set()
         await server

@@ -20,11 +20,11 @@ BLOCKS = """
 
 def test_worker_that_blocks_its_loop_is_replaced(command):
     (command.directory / "blocks.py").write_text(textwrap.dedent(BLOCKS))
-    process = command("blocks:app", "--port", "0", "--timeout-worker-healthcheck", "0.5", "--no-access-log")
+    process = command("blocks:app", "--port", "0", "--timeout-worker-healthcheck", "2", "--no-access-log")
     process.wait_for_log("is ready")
     pid = process.connect().get().body
     blocked = process.connect().send("GET /block HTTP/1.1\nHost: test\n\n")
-    process.wait_for_log("has blocked its loop for 0.5 seconds; killing it")
+    process.wait_for_log("has blocked its loop for 2 seconds; killing it")
     process.wait_for_log("is ready", 2)
     assert process.connect().get().body != pid
     assert blocked.closed()

@@ -741,7 +741,7 @@ def test_httpx(serve, certificate):
     async def main():
         context = ssl.create_default_context(cafile=certificate / "cert.pem")
         context.check_hostname = False
-        async with httpx.AsyncClient(http2=True, verify=context, base_url=f"https://localhost:{server.port}") as client:
+        async with httpx.AsyncClient(http2=True, verify=context, base_url=f"https://localhost:{server.port}", timeout=LIMIT) as client:
             return await asyncio.gather(*(client.post("/", content=b"x" * 100_000) for _ in range(20)))
 
     responses = asyncio.run(main())

@@ -16,6 +16,7 @@ from spindle.server.serving import StartError, bind
 from .conftest import LIMIT, Client, wait_until
 
 
+SOON = 1  # second; the client must have sent what it sends by then
 KEY = "Connection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n"
 
 
@@ -55,7 +56,7 @@ def test_idle_connections_are_closed(serve):
 
 
 def test_slow_header_is_answered_with_408(serve):
-    client = serve(hello, timeout_header=0.1).connect()
+    client = serve(hello, timeout_header=SOON).connect()
     client.send(b"GET / HTTP/1.1\r\nHost:")
     assert client.response().status == 408
 
@@ -68,7 +69,7 @@ def test_slow_body_is_a_disconnect(serve):
             seen.append(message["body"])
         seen.append("disconnect")
 
-    serve(app, timeout_body=0.1).connect().send("POST / HTTP/1.1\nHost: test\nContent-Length: 10\n\nhello")
+    serve(app, timeout_body=SOON).connect().send("POST / HTTP/1.1\nHost: test\nContent-Length: 10\n\nhello")
     wait_until(lambda: seen == [b"hello", "disconnect"])
 
 
@@ -102,7 +103,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("form", ["common", "json"])
 def test_refused_requests_are_logged_and_counted(serve, capfd, form):
-    server = serve(hello, access_log=True, access_log_format=form, metrics="/metrics", timeout_header=0.2, limit_body_size=10)
+    server = serve(hello, access_log=True, access_log_format=form, metrics="/metrics", timeout_header=SOON, limit_body_size=10)
     for text, status, _ in REFUSED:
         assert server.connect().send(text).response().status == status
     assert f'{{status="4xx"}} {len(REFUSED)}\n' in server.connect().get("/metrics").body.decode()

@@ -65,7 +65,7 @@ def test_every_format(command, name, workers):
         process.wait_for_log("mine INFO spindle: worker", workers)
     assert process.stop() == 0
     process.readers_end()
-    assert all(line.startswith("mine ") for line in process.err), process.err
+    assert all(line.startswith("mine ") for line in process.errors().splitlines()), process.err
 
 
 @pytest.mark.parametrize("name, text, error", [
