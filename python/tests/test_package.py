@@ -81,7 +81,7 @@ def test_source_distribution_builds(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
 
     tree = tmp_path / "tree"  # setup.py writes into its own directory, which other tests read
-    shutil.copytree(SOURCE.parent, tree, ignore=shutil.ignore_patterns(".git", "build", "*.egg-info", "node_modules"))
+    shutil.copytree(SOURCE.parent, tree, ignore=shutil.ignore_patterns(".git", "build", "*.egg-info", "node_modules", "__pycache__"))
     run("setup.py", "-q", "egg_info", "--egg-base", str(tmp_path), "sdist", "--dist-dir", str(tmp_path), cwd=tree / SOURCE.name)
     archive, = tmp_path.glob("*.tar.gz")
     with tarfile.open(archive) as tar:
