@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log"
 	"log/slog"
+	"net"
 	"net/http"
 
 	"github.com/spindleloop/spindle/cosync"
@@ -51,6 +52,38 @@ func ExampleCall() {
 		log.Print(raised.Traceback)
 	}
 	fmt.Println(matches, err)
+}
+
+// The program accepts connections, and Python speaks their protocol:
+//
+//	class Echo(asyncio.Protocol):
+//	    def connection_made(self, transport):
+//	        self.transport = transport
+//
+//	    def data_received(self, data):
+//	        self.transport.write(data)
+func ExampleApp_ServeConn() {
+	serve := func(ctx context.Context) error {
+		app := &pyapp.App{Dir: "service", Workers: 2}
+		defer app.Close()
+		ln, err := net.Listen("tcp", "127.0.0.1:9000")
+		if err != nil {
+			return err
+		}
+		defer context.AfterFunc(ctx, func() { ln.Close() })()
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return err
+			}
+			go func() {
+				if err := app.ServeConn(ctx, conn, "echo:Echo"); err != nil {
+					log.Print(err)
+				}
+			}()
+		}
+	}
+	_ = serve
 }
 
 // Python calls it with spindle.call("price", "tea", 2), or await spindle.async_call("price", "tea", 2).

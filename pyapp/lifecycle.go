@@ -60,7 +60,7 @@ func (a *App) launch() (bool, error) {
 }
 
 func (a *App) check() {
-	if a.Workers < 0 || a.StartTimeout < 0 || a.DrainTimeout < 0 || a.MaxCallBytes < 0 || a.MaxGoCalls < 0 {
+	if a.Workers < 0 || a.StartTimeout < 0 || a.DrainTimeout < 0 || a.MaxCallBytes < 0 || a.MaxGoCalls < 0 || a.MaxMemory < 0 {
 		panic("pyapp: App with a negative limit")
 	}
 }

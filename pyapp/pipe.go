@@ -11,7 +11,10 @@ import (
 )
 
 // frame is a frame for a worker: its head, and its body, which may be large and is not copied.
-type frame struct{ head, body []byte }
+type frame struct {
+	head, body []byte
+	accepted   *accepted // a connection that the worker gets before the frame; nil for most
+}
 
 // newFrame returns a frame of package relay with a body.
 func newFrame(e *relay.Envelope, body []byte) (frame, error) {
@@ -28,7 +31,7 @@ func newFrame(e *relay.Envelope, body []byte) (frame, error) {
 		return frame{}, relay.ErrTooLarge
 	}
 	binary.BigEndian.PutUint32(head, uint32(all))
-	return frame{head, body}, nil
+	return frame{head: head, body: body}, nil
 }
 
 // write writes the frames that are in w.out, those that are there together, until the process ends.
@@ -39,25 +42,40 @@ func (w *worker) write(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		parts = append(parts[:0], f.head)
-		for n := 1; ; n++ {
+		for n := 1; err == nil; n++ {
+			if f.accepted != nil {
+				if !w.flush(&parts) { // the process takes earlier connections when it has their frames
+					return nil
+				}
+				if !w.pass(ctx, f.accepted) {
+					f = frame{}
+				}
+			}
+			parts = append(parts, f.head)
 			if f.body != nil {
 				parts = append(parts, f.body)
 			}
 			if n == atOnce {
 				break
 			}
-			if f, err = w.out.TryGet(); err != nil {
-				break
-			}
-			parts = append(parts, f.head)
+			f, err = w.out.TryGet()
 		}
-		if _, err := w.process.Stdin.Writev(parts); err != nil {
-			return nil // it ends
+		if !w.flush(&parts) {
+			return nil
 		}
-		clear(parts)
 	}
 	return nil
+}
+
+// flush writes parts of frames, and empties parts. It reports false if the process ends.
+func (w *worker) flush(parts *[][]byte) bool {
+	if len(*parts) == 0 {
+		return true
+	}
+	_, err := w.process.Stdin.Writev(*parts)
+	clear(*parts)
+	*parts = (*parts)[:0]
+	return err == nil
 }
 
 // writeLate passes the frames of w.late on.

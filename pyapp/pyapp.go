@@ -1,5 +1,5 @@
-// Package pyapp runs Python inside a Go program: ASGI and WSGI apps as http.Handlers, and
-// Python functions as calls. Python can call functions of Go, too; see Handle. Python runs in worker processes, so the program needs no cgo,
+// Package pyapp runs Python inside a Go program: ASGI and WSGI apps as http.Handlers,
+// Python functions as calls, and Python protocols for connections that the program accepts; see ServeConn. Python can call functions of Go, too; see Handle. Python runs in worker processes, so the program needs no cgo,
 // and a crash of Python does not end it.
 //
 //	app := &pyapp.App{Dir: "service", Target: "main:app", Workers: 2}
@@ -34,7 +34,7 @@
 //
 // # Goroutines
 //
-// All functions may be called from any goroutine, and Call, Stream, Start, Shutdown and Restart also
+// All functions may be called from any goroutine, and Call, Stream, ServeConn, Start, Shutdown and Restart also
 // in tasks, which wait without blocking their loop. An App serves on goroutines: with package
 // web, do not mark it with web.Inline. An App supervises its processes on a loop of its own.
 package pyapp
@@ -102,6 +102,11 @@ type App struct {
 	// coroutines. Further calls of such functions wait; calls of coroutines do not. Calls that
 	// a Go function makes while Python waits for it have as many threads of their own. Zero means 32.
 	CallThreads int
+
+	// MaxMemory limits the address space of each worker in bytes. Python raises MemoryError when it
+	// asks for more; a worker that cannot go on then ends, as by a crash. The address space is larger than the memory
+	// that is used: a worker without an app has about 2 GB of it, and each thread more. Zero means no limit.
+	MaxMemory int64
 
 	// ErrorLog is the logger for processes that end or cannot be started. Nil means
 	// slog.Default().

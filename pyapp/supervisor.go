@@ -113,6 +113,7 @@ func (s *supervisor) start(ctx context.Context) (*worker, error) {
 	}
 	process, err := workerproc.Start(s.ctx, s.n, workerproc.Config{
 		Command: s.a.command(python, socket), Dir: s.a.Dir, Env: s.a.environment(), Stderr: stderr,
+		MaxMemory: s.a.MaxMemory, Descriptors: true,
 	})
 	if err != nil {
 		if errors.As(err, new(*spindle.Canceled)) {

@@ -69,6 +69,8 @@ const (
 	opLeave  = "leave"  // from the process: replace me
 	opBlob   = "blob"   // large bytes, which are an argument of the call that follows
 
+	opConnection = "connection" // a call that serves a connection; its body is the target
+
 	rawHeader = "raw" // the header of a reply that is large bytes as they are
 )
 

@@ -68,6 +68,7 @@ import (
 	"fmt"
 	"iter"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"time"
@@ -89,7 +90,7 @@ var (
 	_, _, _, _, _ = errors.New, fmt.Sprint, log.Fatal, os.Open, time.Now
 	_, _, _, _, _ = spindle.Run, cosync.Select, loop.New, sim.Run, web.Inline
 	_, _, _, _, _ = expvar.Publish, inspect.Dump, pyapp.ErrClosed, process.Serve, gateway.Ready
-	_             = supervise.Run
+	_, _          = supervise.Run, net.Dial
 
 	_ iter.Seq2[int, error]
 

@@ -30,6 +30,9 @@ type Config struct {
 	// its standard error goes. Empty means standard input and output.
 	Socket        string
 	ConnectWithin time.Duration
+
+	// Descriptors makes Process.Descriptors. The process receives from DescriptorSocket.
+	Descriptors bool
 }
 
 // readBuffer is the size of the buffer in front of a process's output: that of a pipe on Linux.
@@ -40,6 +43,8 @@ type Process struct {
 	*proc.Process
 	In  *stream.Conn  // Stdin, or the connection
 	Out *bufio.Reader // reads Stdout, or the connection
+
+	Descriptors *Descriptors // nil without Config.Descriptors
 
 	socket *socket // nil for standard input and output
 }
@@ -56,8 +61,7 @@ func Start(ctx context.Context, n *spindle.Nursery, c Config) (*Process, error) 
 		}
 		p.socket = &socket{listener: listener}
 	}
-	var err error
-	if p.Process, err = command(c).Start(ctx); err != nil {
+	if err := p.start(ctx, c); err != nil {
 		if p.socket != nil {
 			p.socket.end(nil)
 		}
@@ -83,6 +87,26 @@ func Start(ctx context.Context, n *spindle.Nursery, c Config) (*Process, error) 
 		copyOutput(n, c.Stderr, p.Stdout)
 	}
 	return p, nil
+}
+
+// start starts the process, with its end of the socket for descriptors.
+func (p *Process) start(ctx context.Context, c Config) (err error) {
+	cmd := command(c)
+	if c.Descriptors {
+		descriptors, end, err := newDescriptors()
+		if err != nil {
+			return err
+		}
+		defer end.Close()
+		defer func() {
+			if p.Process == nil {
+				descriptors.close()
+			}
+		}()
+		p.Descriptors, cmd.ExtraFiles = descriptors, []*os.File{end}
+	}
+	p.Process, err = cmd.Start(ctx)
+	return err
 }
 
 // command returns the command of a process.
@@ -129,6 +153,9 @@ func (p *Process) End() {
 	_ = p.Close()
 	if p.socket != nil {
 		p.socket.end(p.In)
+	}
+	if p.Descriptors != nil {
+		p.Descriptors.close()
 	}
 }
 

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import datetime
 import os
+import resource
 import signal
 import threading
 import time
@@ -164,3 +165,12 @@ def large(n):
 
 
 not_callable = 3
+
+
+def limit(name):
+    """Return a limit of the process."""
+    return resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0]
+
+
+def allocate(size):
+    return len(bytearray(size))

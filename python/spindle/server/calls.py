@@ -13,7 +13,8 @@ import time
 import traceback
 
 from ..host import Call, current, traceparent
-from . import values
+from . import connections, values
+from .connections import Accepted, serve_protocol
 from .outflow import Outflow
 
 
@@ -39,17 +40,30 @@ class Calls:
         self._blobs.setdefault(number, []).append(data)
 
     def start(self, header, body):
-        number = header["id"]
-        due = header.get("deadline_us")
-        call = Call(int(header.get("headers", {}).get("depth", 0)), due and time.monotonic() + due / 1e6)
-        flow = None
+        number, flow = header["id"], None
         if "seq" in header:
             flow = Outflow(asyncio.get_running_loop(), header["seq"], self._limit,
                            lambda n, data: self._post({"kind": "item", "id": number, "seq": n}, data))
+        self._begin(header, flow, self._run, body, self._blobs.pop(number, ()))
+
+    def serve(self, header, target, descriptor):
+        """Serve a connection of the Go program. descriptor() returns its descriptor."""
+        try:
+            sock = Accepted(descriptor())
+        except OSError as e:
+            self._fail(header["id"], e)
+            return
+        task = self._begin(header, None, self._serve, target, sock)
+        task.add_done_callback(lambda _: sock.close())  # it is open if there was no transport for it
+
+    def _begin(self, header, flow, run, *args):
+        number, due = header["id"], header.get("deadline_us")
+        call = Call(int(header.get("headers", {}).get("depth", 0)), due and time.monotonic() + due / 1e6)
         task = asyncio.get_running_loop().create_task(
-            self._run(number, header.get("traceparent", ""), call, flow, body, self._blobs.pop(number, ())), name=f"call {number}")
+            run(number, header.get("traceparent", ""), call, flow, *args), name=f"call {number}")
         self._running[number] = task, call, flow
         task.add_done_callback(lambda _: self._running.pop(number, None))
+        return task
 
     def cancel(self, number):
         self._blobs.pop(number, None)
@@ -90,10 +104,23 @@ class Calls:
         except BaseException as e:  # a function that calls sys.exit does not end the worker
             if flow is not None:
                 flow.flush()
-            # always, or the caller waits forever
-            self._post({"kind": "failure", "id": number}, json.dumps(describe(e)).encode())
+            self._fail(number, e)  # always, or the caller waits forever
         else:
             self._post(reply, data)
+
+    async def _serve(self, number, trace, call, _, target, sock):
+        try:
+            traceparent.set(trace)
+            current.set(call)
+            factory = find(target) or await in_context(_importer, load, target)
+            await serve_protocol(sock, factory.call)
+        except BaseException as e:
+            self._fail(number, e)
+        else:
+            self._post({"kind": "reply", "id": number})
+
+    def _fail(self, number, error):
+        self._post({"kind": "failure", "id": number}, json.dumps(describe(error)).encode())
 
 
 class Function:
@@ -216,7 +243,7 @@ def describe(error):
     except Exception:
         message = "<str() of the exception failed>"
     found = traceback.TracebackException.from_exception(error)
-    ours = (__file__, values.__file__)
+    ours = (__file__, connections.__file__, values.__file__)
     found.stack = traceback.StackSummary.from_list(
         f for f in found.stack if f.filename not in ours and not f.filename.endswith("concurrent/futures/thread.py"))
     report = {"type": name, "message": cut(message), "traceback": cut("".join(found.format()))}

@@ -2,14 +2,17 @@
 
 The worker serves HTTP on a Unix socket. Its standard input and output carry frames. It says that it
 is ready, or why it cannot start; then come calls, cancellations of calls, and operations. When its
-input ends, the Go program is gone, and the worker stops.
+input ends, the Go program is gone, and the worker stops. Another socket carries connections that the Go
+program has accepted; each comes before the frame of its call.
 """
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import signal
+import socket
 import sys
 import urllib.parse
 
@@ -70,10 +73,16 @@ class Errors(logging.Handler):
             self.texts.append(self.format(record))
 
 
+DESCRIPTORS = 3  # the number of the socket that descriptors come from
+
+
 class Control:
-    """The pipes to the Go program. What the app prints goes to standard error."""
+    """The pipes and the socket to the Go program. What the app prints goes to standard error."""
 
     def __init__(self):
+        os.set_inheritable(DESCRIPTORS, False)
+        self.descriptors = socket.socket(fileno=DESCRIPTORS)
+        self.descriptors.setblocking(False)
         self.input, self.output = os.dup(0), os.dup(1)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
@@ -92,6 +101,13 @@ class Control:
         data = frame(header, body)
         while data:  # before the loop runs
             data = data[os.write(self.output, data):]
+
+    def descriptor(self):
+        """Return the next descriptor, which has come already."""
+        _, found, *_ = socket.recv_fds(self.descriptors, 1, 1)
+        if not found:  # the system has closed it
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return found[0]
 
     def finish(self):
         """Write what is left when the loop does not run any more."""
@@ -157,6 +173,8 @@ class MountedServer(Server):
             self.control.send({"kind": "item", "headers": {"op": "ping"}})
         elif operation == "blob":
             self.calls.blob(header["id"], body)
+        elif operation == "connection":
+            self.calls.serve(header, body.decode(), self.control.descriptor)
         elif operation == "stop":
             self.stop()
         elif operation == "cancel":
