@@ -61,9 +61,13 @@ func (h *handler) closeSocket(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Query().Get("socket")
 	loop, rest, _ := strings.Cut(id, ".f")
 	token, err := strconv.ParseUint(rest, 16, 64)
-	s := sourceByID(loop)
-	if err != nil || s == nil {
+	if err != nil {
 		fail(w, http.StatusBadRequest, "close needs socket=ID")
+		return
+	}
+	s := sourceByID(loop)
+	if s == nil {
+		h.acted(w, "", 0, nil)
 		return
 	}
 	closed, err := offLoop(r, func() (bool, error) {

@@ -1,9 +1,11 @@
 package inspect
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/spindleloop/spindle/internal/probe"
@@ -27,15 +29,21 @@ func (h *handler) cancel(w http.ResponseWriter, r *http.Request) {
 	if c.address = address; c.scope == "" {
 		loop, _, ok = strings.Cut(c.task, ".")
 	}
-	s := sourceByID(loop)
-	if !ok || s == nil || (c.scope == "") == (c.task == "") {
+	dry, err := strconv.ParseBool(cmp.Or(q.Get("dry"), "0"))
+	switch {
+	case !ok || (c.scope == "") == (c.task == ""):
 		fail(w, http.StatusBadRequest, "cancel needs scope=ID or task=ID")
 		return
-	}
-	if q.Get("dry") == "1" {
+	case err != nil: // not a cancellation: dry=yes means that nothing is to end
+		fail(w, http.StatusBadRequest, fmt.Sprintf("dry=%s: want 1 or 0", q.Get("dry")))
+		return
+	case dry:
 		c.cause = nil
 	}
-	tasks, err := offLoop(r, func() (int, error) { return s.cancel(c) })
+	tasks := 0
+	if s := sourceByID(loop); s != nil {
+		tasks, err = offLoop(r, func() (int, error) { return s.cancel(c) })
+	}
 	h.acted(w, c.describe(tasks), tasks, err)
 }
 

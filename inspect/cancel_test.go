@@ -107,6 +107,30 @@ func TestCancelEndsTheTaskAlone(t *testing.T) {
 	})
 }
 
+// TestCancelRefusesWhatItDoesNotUnderstand asks for cancellations that must not happen.
+func TestCancelRefusesWhatItDoesNotUnderstand(t *testing.T) {
+	family(t, "refused", func() {
+		all := []string{"child of the root", "leaf 1", "leaf 2", "parent", "poller"}
+		id := familyOf(t, "refused", all...)["leaf 1"].ID
+		for params, want := range map[string]int{
+			"dry=true&task=" + id:         http.StatusOK,
+			"dry=yes&task=" + id:          http.StatusBadRequest,
+			"scope=" + id + "&task=" + id: http.StatusBadRequest,
+			"task=leaf":                   http.StatusBadRequest,
+			"task=" + id + "99":           http.StatusNotFound,
+			"task=999999999.1":            http.StatusNotFound, // of a loop that is not there any more
+		} {
+			if status, body, _ := act("/api/v1/cancel?" + params); status != want {
+				t.Errorf("%s: %d, want %d: %s", params, status, want, body)
+			}
+		}
+		if status, body, _ := act("/api/v1/close?socket=999999999.f1"); status != http.StatusNotFound {
+			t.Errorf("a socket of a loop that is not there any more: %d: %s", status, body)
+		}
+		familyOf(t, "refused", all...)
+	})
+}
+
 // TestCancelOfAScopeSaysHowManyTasks cancels the nursery that a task belongs to.
 func TestCancelOfAScopeSaysHowManyTasks(t *testing.T) {
 	family(t, "scope", func() {
