@@ -102,7 +102,8 @@ func testedPackage() (path, tags string) {
 			tags = "-tags " + shellWord(setting.Value) + " "
 		}
 	}
-	if path, ok = strings.CutSuffix(info.Path, ".test"); !ok {
+	path = strings.TrimSuffix(info.Path, ".test") // a package main has none
+	if path == "" || path == "command-line-arguments" {
 		path = "."
 	}
 	return path, tags

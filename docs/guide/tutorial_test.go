@@ -50,6 +50,7 @@ func TestTheTutorial(t *testing.T) {
 					t.Fatalf("%v; the tests say\n%swant them to fail with %s", err, out, want)
 				}
 			}
+			repeats(t, dir, string(out))
 		}
 	}
 	if !failed {
@@ -61,6 +62,20 @@ func TestTheTutorial(t *testing.T) {
 		}
 	}
 	echoes(t, filepath.Join(dir, "server"))
+}
+
+// repeats runs the command that a failed simulation has printed, where the user has run the test. It
+// must fail in the same way.
+func repeats(t *testing.T, dir, report string) {
+	_, command, _ := strings.Cut(report, "again: ")
+	command, _, _ = strings.Cut(command, "\n")
+	again := goCommand(t, dir)
+	again.Path, again.Args = "/bin/sh", []string{"sh", "-c", command}
+	_, failure, _ := strings.Cut(report, "sim: seed ")
+	failure, _, _ = strings.Cut(failure, "\n")
+	if out, err := again.CombinedOutput(); err == nil || !strings.Contains(string(out), "sim: seed "+failure) {
+		t.Errorf("%s: %v\n%swant seed %s", command, err, out, failure)
+	}
 }
 
 // echoes starts an echo server, sends it a line, and interrupts it.
