@@ -65,6 +65,7 @@ func (b *Bus) dialing() nats.Option {
 	return func(o *nats.Options) error {
 		if o.CustomDialer == nil && o.InProcessServer == nil {
 			o.CustomDialer = &dialer{net.Dialer{Timeout: o.Timeout}, &b.conn}
+			o.FlusherTimeout = 0                     // a Write does not wait, so it needs no deadline
 			if o.WriteBufferSize == 0 && !o.Secure { // with TLS, each write is a record
 				o.WriteBufferSize = 1
 			}
