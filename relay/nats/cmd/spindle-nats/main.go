@@ -141,6 +141,12 @@ func bench(ctx context.Context, args []string, out io.Writer) error {
 			{Key: "nats_task_cpu_ratio", Value: f.TaskCPURatio, What: "the same for tasks' calls"},
 			{Key: "nats_goroutine_cpu_ratio", Value: f.GoroutineCPURatio, What: "the same for plain handlers on goroutines"},
 			{Key: "nats_minimal_cpu_ratio", Value: f.MinimalCPURatio, What: "the same for the least that a call needs"},
+			{Key: "nats_task_to_plain_ratio", Value: f.TaskToPlain.Rate, What: "the rate of tasks' calls to the plain worker, 64 in flight"},
+			{Key: "nats_task_to_plain_cpu_ratio", Value: f.TaskToPlain.CPU, What: "processor time, likewise"},
+			{Key: "nats_task_to_least_ratio", Value: f.TaskToLeast.Rate, What: "the rate of tasks' calls to the least worker on our connection"},
+			{Key: "nats_task_to_least_cpu_ratio", Value: f.TaskToLeast.CPU, What: "processor time, likewise"},
+			{Key: "nats_plain_to_worker_ratio", Value: f.PlainToWorker.Rate, What: "the rate of the plain client's requests to a relay.Worker"},
+			{Key: "nats_plain_to_worker_cpu_ratio", Value: f.PlainToWorker.CPU, What: "processor time, likewise"},
 		}, err
 	}})
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	client "github.com/nats-io/nats.go"
+
+	"github.com/spindleloop/spindle/relay"
 )
 
 // minimal is a client of calls that does the least that a call needs, with the plain client alone: a
@@ -118,4 +120,26 @@ func (c *minimal) call(body []byte) error {
 	case <-timer.C:
 		return client.ErrTimeout
 	}
+}
+
+// serveLeast starts the least worker on a bus: as many handlers as a relay.Worker has, without
+// cancellation, limits and counts. It ends with the bus.
+func serveLeast(ctx context.Context, bus relay.Bus) error {
+	sub, err := bus.Subscribe(ctx, onBus, "workers")
+	if err != nil {
+		return err
+	}
+	for range minimalHandlers {
+		go func() {
+			for {
+				d, err := sub.Next(context.Background())
+				if err != nil {
+					return
+				}
+				e := d.Envelope
+				_ = bus.TryPublish(&relay.Envelope{Kind: relay.KindReply, ID: e.ID, Token: e.Token, Subject: e.ReplyTo, Attempt: e.Attempt, Body: e.Body}) // the caller has a deadline
+			}
+		}()
+	}
+	return nil
 }

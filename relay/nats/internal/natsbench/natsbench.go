@@ -59,7 +59,16 @@ type Figures struct {
 	// MinimalRatio is the rate of the least that a call needs, on the plain client, over that of its
 	// requests, one in flight. MinimalManyRatio is the same with 64.
 	MinimalRatio, MinimalManyRatio float64
+
+	// One side of a call at a time, 64 in flight: calls from tasks to the plain worker that answers in its
+	// callback, requests of the plain client to a relay.Worker, and calls from tasks to the least worker on
+	// the connection of package nats.
+	TaskToPlain, PlainToWorker, TaskToLeast Pair
 }
+
+// Pair has the rate and the processor time of a program over those of requests of the plain client. More
+// is better in both.
+type Pair struct{ Rate, CPU float64 }
 
 // inFlight is how many calls are made at a time where there are many.
 const inFlight = 64
@@ -83,12 +92,12 @@ func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
 	if o.Round == 0 {
 		o.Round = 150 * time.Millisecond
 	}
-	call, stopRelay, err := startRelay(ctx, servers)
+	calls, stopRelay, err := startRelay(ctx, servers)
 	if err != nil {
 		return Figures{}, err
 	}
 	defer stopRelay()
-	plain, spawning, stopPlain, err := startPlain(servers)
+	requests, stopPlain, err := startPlain(servers)
 	if err != nil {
 		return Figures{}, err
 	}
@@ -98,11 +107,15 @@ func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
 		return Figures{}, err
 	}
 	defer stopLeast()
-	if err := errors.Join(await(ctx, plain), await(ctx, spawning), await(ctx, call), await(ctx, least)); err != nil {
-		return Figures{}, err
+	plain, call := requests(inCallback), calls(subject)
+	programs := []*program{{call: plain, n: 1}, {call: call, n: 1}, {call: plain, n: inFlight}, {call: call, n: inFlight}, {call: requests(onSpawned), n: inFlight},
+		{call: call, n: 1, tasks: true}, {call: call, n: inFlight, tasks: true}, {call: least, n: 1}, {call: least, n: inFlight},
+		{call: calls(inCallback), n: inFlight, tasks: true}, {call: requests(subject), n: inFlight}, {call: calls(onBus), n: inFlight, tasks: true}}
+	for _, p := range programs {
+		if err := await(ctx, p.call); err != nil {
+			return Figures{}, err
+		}
 	}
-	programs := []*program{{call: plain, n: 1}, {call: call, n: 1}, {call: plain, n: inFlight}, {call: call, n: inFlight}, {call: spawning, n: inFlight},
-		{call: call, n: 1, tasks: true}, {call: call, n: inFlight, tasks: true}, {call: least, n: 1}, {call: least, n: inFlight}}
 	for round := range o.Rounds + 1 {
 		for i := range programs {
 			p := programs[(i+round*2)%len(programs)] // no program has always the same before it
@@ -125,6 +138,7 @@ func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
 		MinimalRatio: ratio(programs[0], programs[7]), MinimalManyRatio: ratio(programs[2], programs[8]),
 		PlainCPU: median(programs[2].cpu), CPURatio: cpuRatio(programs[2], programs[3]), TaskCPURatio: cpuRatio(programs[2], programs[6]),
 		GoroutineCPURatio: cpuRatio(programs[2], programs[4]), MinimalCPURatio: cpuRatio(programs[2], programs[8]),
+		TaskToPlain: pair(programs[2], programs[9]), PlainToWorker: pair(programs[2], programs[10]), TaskToLeast: pair(programs[2], programs[11]),
 	}
 	return f, nil
 }
@@ -232,19 +246,20 @@ const (
 	subject    = "spindle.bench.relay"
 	inCallback = "spindle.bench.callback"
 	onSpawned  = "spindle.bench.goroutine"
+	onBus      = "spindle.bench.bus"
 )
 
-// startPlain starts a worker and a requester of the plain client. The first function calls
-// the handler in the callback, the second one that on goroutines.
-func startPlain(servers string) (call, spawning func(context.Context) error, stop func(), err error) {
+// startPlain starts a worker and a requester of the plain client. The worker has a handler in the
+// callback, and one on goroutines.
+func startPlain(servers string) (requests func(subject string) func(context.Context) error, stop func(), err error) {
 	worker, err := client.Connect(servers)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("natsbench: %w", err)
+		return nil, nil, fmt.Errorf("natsbench: %w", err)
 	}
 	requester, err := client.Connect(servers)
 	if err != nil {
 		worker.Close()
-		return nil, nil, nil, fmt.Errorf("natsbench: %w", err)
+		return nil, nil, fmt.Errorf("natsbench: %w", err)
 	}
 	stop = func() {
 		worker.Close()
@@ -255,20 +270,19 @@ func startPlain(servers string) (call, spawning func(context.Context) error, sto
 	_, err2 := worker.QueueSubscribe(onSpawned, "workers", func(m *client.Msg) { go respond(m) })
 	if err = errors.Join(err1, err2, worker.Flush()); err != nil {
 		stop()
-		return nil, nil, nil, fmt.Errorf("natsbench: %w", err)
+		return nil, nil, fmt.Errorf("natsbench: %w", err)
 	}
 	body := make([]byte, 64)
-	request := func(subject string) func(context.Context) error {
+	return func(subject string) func(context.Context) error {
 		return func(context.Context) error {
 			_, err := requester.Request(subject, body, 30*time.Second)
 			return err
 		}
-	}
-	return request(inCallback), request(onSpawned), stop, nil
+	}, stop, nil
 }
 
-// startRelay starts a relay.Worker and a relay.Caller.
-func startRelay(ctx context.Context, servers string) (call func(context.Context) error, stop func(), err error) {
+// startRelay starts a relay.Worker, the least worker, and a relay.Caller.
+func startRelay(ctx context.Context, servers string) (calls func(subject string) func(context.Context) error, stop func(), err error) {
 	var stops []func()
 	stopAll := func() {
 		for _, fn := range slices.Backward(stops) {
@@ -280,7 +294,7 @@ func startRelay(ctx context.Context, servers string) (call func(context.Context)
 			stopAll()
 		}
 	}()
-	var buses [2]*nats.Bus
+	var buses [3]*nats.Bus
 	for i := range buses {
 		if buses[i], err = nats.Connect(ctx, servers, nats.Options{}); err != nil {
 			return nil, nil, err
@@ -301,15 +315,20 @@ func startRelay(ctx context.Context, servers string) (call func(context.Context)
 		return nil, nil, err
 	}
 	stops = append(stops, func() { cancel(); <-ended })
+	if err := serveLeast(ctx, buses[2]); err != nil {
+		return nil, nil, err
+	}
 	caller, err := relay.NewCaller(ctx, buses[1], relay.CallerOptions{})
 	if err != nil {
 		return nil, nil, err
 	}
 	stops = append(stops, func() { caller.Close() })
 	body := make([]byte, 64)
-	return func(ctx context.Context) error {
-		_, err := caller.Call(ctx, subject, body)
-		return err
+	return func(subject string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := caller.Call(ctx, subject, body)
+			return err
+		}
 	}, stopAll, nil
 }
 
@@ -323,6 +342,8 @@ func ratio(plain, relay *program) float64 { return ratios(plain.per, relay.per) 
 
 // cpuRatio is ratio for the time of the processors.
 func cpuRatio(plain, relay *program) float64 { return ratios(plain.cpu, relay.cpu) }
+
+func pair(plain, relay *program) Pair { return Pair{ratio(plain, relay), cpuRatio(plain, relay)} }
 
 func ratios(plain, relay []float64) float64 {
 	var all []float64

@@ -20,7 +20,7 @@ func TestMeasure(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%d servers: %v", servers, err)
 		}
-		if f.CallNS <= 0 || f.PlainNS <= 0 || f.Ratio <= 0 || f.CallsPerS <= 0 || f.PlainPerS <= 0 || f.ManyRatio <= 0 || f.GoroutineRatio <= 0 || f.MinimalRatio <= 0 || f.MinimalManyRatio <= 0 {
+		if f.CallNS <= 0 || f.PlainNS <= 0 || f.Ratio <= 0 || f.CallsPerS <= 0 || f.PlainPerS <= 0 || f.ManyRatio <= 0 || f.GoroutineRatio <= 0 || f.MinimalRatio <= 0 || f.MinimalManyRatio <= 0 || f.TaskToPlain.Rate <= 0 || f.PlainToWorker.Rate <= 0 || f.TaskToLeast.Rate <= 0 {
 			t.Errorf("%+v", f)
 		}
 		t.Logf("%d servers: %+v", servers, f)
