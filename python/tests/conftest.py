@@ -69,7 +69,7 @@ def open_fds():
     return len(os.listdir("/proc/self/fd"))
 
 
-def python(source, *args, timeout=120):
+def python(source, *args, timeout=600):
     """Run source in an interpreter of its own and return its exit code, output and errors."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(source), *args], stdin=subprocess.DEVNULL, capture_output=True, text=True,

@@ -420,7 +420,7 @@ def test_install():
     loop = asyncio.new_event_loop()
     assert type(loop) is spindle.Loop
     loop.close()
-    """)], check=True, timeout=60)
+    """)], check=True, timeout=600)
 
 
 def test_timer_slack_of_the_thread_is_small_only_while_the_loop_runs(loop):

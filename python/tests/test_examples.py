@@ -62,7 +62,7 @@ assert_type(spindle.server.serve("main:app", workers=2), int)
 @pytest.mark.parametrize("name", OUTPUT)
 def test_example(name):
     done = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLES / name], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        [sys.executable, "-W", "error", EXAMPLES / name], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout, done.stderr) == (0, OUTPUT[name], "")
 
 

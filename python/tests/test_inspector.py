@@ -23,7 +23,7 @@ class Inspected:
         self.process, self.address = process, address
 
     def get(self, path):
-        with urllib.request.urlopen(f"http://{self.address}/api/v1/{path}", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://{self.address}/api/v1/{path}", timeout=600) as answer:
             return json.load(answer)
 
     def loop(self):
@@ -239,7 +239,7 @@ def test_address_is_returned():
         address = spindle.inspect()
         assert spindle.inspect() == address and address.startswith("127.0.0.1:")
         import urllib.request
-        page = urllib.request.urlopen(f"http://{address}/", timeout=60).read()
+        page = urllib.request.urlopen(f"http://{address}/", timeout=600).read()
         print(b"<html" in page or b"<!doctype html" in page.lower())
     """)
     assert (code, out) == (0, "True\n"), err
@@ -260,5 +260,5 @@ def test_address_that_is_taken_does_not_end_the_program():
     with program("spindle.run(asyncio.sleep(3600))") as inspected:
         done = subprocess.run(
             [sys.executable, "-c", "import asyncio, spindle; spindle.run(asyncio.sleep(0)); print('done')"],
-            env={**os.environ, "SPINDLE_INSPECT": inspected.address}, capture_output=True, text=True, timeout=60)
+            env={**os.environ, "SPINDLE_INSPECT": inspected.address}, capture_output=True, text=True, timeout=600)
         assert done.stdout == "done\n" and f"SPINDLE_INSPECT={inspected.address}" in done.stderr

@@ -33,7 +33,7 @@ def test_in_a_subinterpreter_only_the_loop_is_refused():
                 raise AssertionError(make)
         print("refused")
         """)
-    done = subprocess.run([sys.executable, "-c", IN_A_SUBINTERPRETER, code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", IN_A_SUBINTERPRETER, code], capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr
 
 

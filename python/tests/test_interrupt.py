@@ -305,7 +305,7 @@ def outcome(source, which):
             time.sleep(0.05)  # the state is more often the one that is meant; the result is the same
             process.send_signal(signal.SIGINT)
         said.append(line.strip())
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     return process.returncode, said, err.strip().splitlines()[-1:]
 
 

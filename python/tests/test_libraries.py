@@ -82,7 +82,7 @@ async def test_fastapi_on_uvicorn_with_httpx():
     while not server.started:
         await asyncio.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=600) as client:
         for n in range(20):
             assert (await client.get(f"/async/{n}")).json() == "spindle.loop"
             assert (await client.get(f"/sync/{n}")).json() == n

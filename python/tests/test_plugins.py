@@ -22,7 +22,7 @@ def run_pytest(tmp_path, conftest, test, *options):
     (tmp_path / "test_it.py").write_text("import pytest\nfrom conftest import check\n" + textwrap.dedent(test))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider", *options], cwd=tmp_path,
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -48,7 +48,7 @@ def test_pytest_plugin(tmp_path):
 def test_pytest_plugin_refuses_other_arguments(tmp_path):
     (tmp_path / "test_it.py").write_text("import pytest\n@pytest.mark.spindle(virtualtime=True)\nasync def test(): pass\n")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert "the only argument of the marker spindle is virtual_time=True" in done.stdout
 
 
@@ -236,7 +236,7 @@ def test_ipython_awaits_and_refuses_nested_loops():
         spindle.run(main())
     except RuntimeError as error:
         print("refused:", error)
-    """)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    """)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
     assert "awaited 42\nran 42\nrefused: spindle.run cannot be called from a running event loop" in done.stdout, done
 
 
@@ -244,12 +244,12 @@ def test_kernel_of_a_notebook(tmp_path):
     manager = pytest.importorskip("jupyter_client.manager")
     pytest.importorskip("ipykernel")
     kernel, client = manager.start_new_kernel(
-        kernel_name="python3", startup_timeout=120, env={**os.environ, "IPYTHONDIR": str(tmp_path)})
+        kernel_name="python3", startup_timeout=600, env={**os.environ, "IPYTHONDIR": str(tmp_path)})
     try:
         def cell(source):
             said = []
             reply = client.execute_interactive(
-                textwrap.dedent(source), timeout=120, allow_stdin=False,
+                textwrap.dedent(source), timeout=600, allow_stdin=False,
                 output_hook=lambda message: said.append(message["content"].get("text", "")))
             content = reply["content"]
             return content["status"], content.get("evalue", "") or "".join(said)

@@ -77,7 +77,7 @@ spindle.testing.run(main())
 
 def test_deadlock_is_an_error():
     # In a process of its own: a thread that another test has left could wake the loop.
-    done = subprocess.run([sys.executable, "-c", DEADLOCK], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", DEADLOCK], capture_output=True, text=True, timeout=600)
     assert done.returncode == 1 and "RuntimeError" in done.stderr and "deadlock" in done.stderr
     assert done.stderr.count("(main.<locals>.take)") == 2 and "awaits Lock.acquire" in done.stderr
 

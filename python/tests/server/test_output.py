@@ -23,6 +23,12 @@ def connect(path, certificate=None):
     return Client(context.wrap_socket(sock))
 
 
+def listens(path):
+    """Report whether a server listens. The file of a socket is there a moment before."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        return sock.connect_ex(path) == 0
+
+
 def requests(path, certificate, count=20):
     for _ in range(count):
         client = connect(path, certificate)
@@ -39,7 +45,7 @@ def test_reader_of_the_output_goes_away(command, certificate, output, workers):
     process = command("app:app", "--uds", path, "--workers", str(workers), "--ssl-certfile", str(certificate / "cert.pem"),
                       "--ssl-keyfile", str(certificate / "key.pem"), **{output: writer})
     os.close(writer)
-    wait_until(lambda: os.path.exists(path))
+    wait_until(lambda: listens(path))
     requests(path, certificate, 1)
     os.close(reader)
     for _ in range(3):
@@ -65,7 +71,7 @@ def test_standard_descriptors_are_closed(command, workers):
         ["sh", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "sh", sys.executable, "-m", "spindle", "app:app", "--uds", path,
          "--workers", str(workers), "--metrics", "/metrics"], cwd=command.directory)
     try:
-        wait_until(lambda: os.path.exists(path))
+        wait_until(lambda: listens(path))
         requests(path, None)
         pids = {process.pid, int(connect(path).get()["x-pid"])}
         for pid in pids:

@@ -213,7 +213,7 @@ def run(tmp_path, source, *command, source_in=None, **environment):
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
     done = subprocess.run(
         [sys.executable, *command], cwd=tmp_path, env={**inherited, **environment}, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=120)
+        capture_output=True, text=True, timeout=600)
     return done.returncode, done.stdout + done.stderr
 
 
