@@ -56,6 +56,32 @@ func TestHTTP2SmallWindows(t *testing.T) {
 	}
 }
 
+// TestHTTP2TrailersWaitForTheWindow: trailers are sent after a body that waits, and other
+// responses meanwhile do not change them.
+func TestHTTP2TrailersWaitForTheWindow(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "body of "+r.URL.Path)
+		w.Header().Set(http.TrailerPrefix+"Of", r.URL.Path)
+	}) {
+		t.Run(name, func(t *testing.T) {
+			p := dialPeer(t, serve(t, plainHTTP2(s)), 4, 0) // SETTINGS_INITIAL_WINDOW_SIZE
+			paths := map[uint32]string{1: "/a", 3: "/b", 5: "/c"}
+			for _, id := range []uint32{1, 3, 5} {
+				p.send(headersFrame, endStream|endHeaders, id, p.request("GET", paths[id]))
+				if _, err := p.dec.DecodeFull(p.until(headersFrame).payload); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, id := range []uint32{1, 3, 5} {
+				p.send(windowFrame, 0, id, number(100))
+				if trailers, body := p.response(id); trailers != "of: "+paths[id]+"\n" || body != "body of "+paths[id] {
+					t.Errorf("%s: got %q and %q", paths[id], body, trailers)
+				}
+			}
+		})
+	}
+}
+
 // TestHTTP2ParallelUploads: a stream that closes with bytes that were not consumed returns them
 // to the connection, with a frame of its own.
 func TestHTTP2ParallelUploads(t *testing.T) {

@@ -244,16 +244,21 @@ func (s *h2Stream) keep() {
 	}
 }
 
-// finish ends the response: with p, and with trailers if there are any.
+// finish ends the response: with p, and with trailers if there are any. It keeps neither.
 func (s *h2Stream) finish(p, trailers []byte) {
 	if s.Closed() {
 		return
 	}
 	s.over = true
-	s.trailers = append(s.trailers, trailers...)
-	if s.write(p); s.at == len(s.pending) {
-		s.answered()
+	if len(trailers) > 0 {
+		s.trailers = trailers
 	}
+	if s.write(p); s.at < len(s.pending) {
+		s.trailers = bytes.Clone(s.trailers)
+		return
+	}
+	s.answered()
+	s.trailers = nil
 }
 
 // answered sends the end of the response, unless the last data had it. The client need not

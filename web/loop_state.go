@@ -139,6 +139,7 @@ func (st *loopState) giveParser(p *http1.RequestParser) {
 // How much is kept on a loop for the next connection that needs it.
 const (
 	keepSpare  = 64
+	keepTail   = 256 // bytes of a draft's trailers
 	bufferSize = 4 << 10
 )
 
@@ -161,26 +162,40 @@ func (st *loopState) giveBuffer(b []byte) {
 
 // takeDraft returns an empty draft.
 func (st *loopState) takeDraft() *draft {
-	last := len(st.drafts) - 1
-	if last < 0 {
-		return &draft{head: st.takeBuffer(), buf: st.takeBuffer(), declared: -1}
+	if last := len(st.drafts) - 1; last >= 0 {
+		d := st.drafts[last]
+		st.drafts = st.drafts[:last]
+		return d
 	}
-	d := st.drafts[last]
-	st.drafts = st.drafts[:last]
-	return d
+	if d, ok := moreDrafts.Get().(*draft); ok {
+		return d
+	}
+	return &draft{head: st.takeBuffer(), buf: st.takeBuffer(), declared: -1}
 }
 
 // giveDraft takes a draft back. A buffer that has grown is not kept, so that idle drafts
 // stay small.
 func (st *loopState) giveDraft(d *draft) {
-	if cap(d.head) == bufferSize && cap(d.buf) == bufferSize && len(st.drafts) < keepSpare {
-		*d = draft{head: d.head[:0], buf: d.buf[:0], declared: -1}
-		st.drafts = append(st.drafts, d)
+	if cap(d.head) != bufferSize || cap(d.buf) != bufferSize {
+		st.giveBuffer(d.head)
+		st.giveBuffer(d.buf)
 		return
 	}
-	st.giveBuffer(d.head)
-	st.giveBuffer(d.buf)
+	tail := d.tail[:0]
+	if cap(tail) > keepTail {
+		tail = nil
+	}
+	*d = draft{head: d.head[:0], buf: d.buf[:0], tail: tail, declared: -1}
+	if len(st.drafts) < keepSpare {
+		st.drafts = append(st.drafts, d)
+	} else {
+		moreDrafts.Put(d)
+	}
 }
+
+// moreDrafts has the drafts of loops that have enough of them, while they are busy: hundreds of
+// goroutine handlers may run at the same time.
+var moreDrafts sync.Pool // of *draft
 
 // dateLine returns the field Date as a line, or nothing if responses have none.
 func (st *loopState) dateLine() string {

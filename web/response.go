@@ -278,11 +278,21 @@ func (w *response) FlushError() error {
 	if err := w.admit(0); err != nil {
 		return err
 	}
+	onLoop := w.x.st.l.Owns()
+	if !onLoop && w.flushed() {
+		return nil
+	}
 	err := w.flush(nil)
-	if w.x.st.l.Owns() {
+	if onLoop {
 		w.dropBuffers()
 	}
 	return err
+}
+
+// flushed reports whether a flush has nothing to send, to a client that is there. Handlers of gRPC
+// flush twice, and each flush of a goroutine waits for the loop.
+func (w *response) flushed() bool {
+	return w.phase == draftCommitted && len(w.head)+len(w.buf) == 0 && w.x.ctx.Err() == nil
 }
 
 // dropBuffers gives the empty buffers back: a handler that flushes may be an event stream

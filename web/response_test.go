@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +10,9 @@ import (
 	"net/textproto"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/web"
 )
 
 func TestHEADHasTheHeaderOfGET(t *testing.T) {
@@ -108,6 +112,70 @@ func TestChunkedResponses(t *testing.T) {
 			old, body := response(t, br, "GET")
 			if len(body) != size || !old.Close || len(old.TransferEncoding) > 0 {
 				t.Errorf("HTTP/1.0: %d bytes, close %v, %v", len(body), old.Close, old.TransferEncoding)
+			}
+		})
+	}
+}
+
+// TestFlushOfNothingDoesNotWaitForTheLoop, and fails when the client has reset the stream.
+func TestFlushOfNothingDoesNotWaitForTheLoop(t *testing.T) {
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2"} {
+		t.Run(protocol, func(t *testing.T) {
+			flushed, blocked, again, ended := make(chan bool), make(chan bool), make(chan bool), make(chan error)
+			limit, release := context.WithTimeout(t.Context(), 20*time.Second)
+			defer release()
+			sv := serve(t, plainHTTP2(&web.Server{
+				Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					io.WriteString(w, "x")
+					flush := http.NewResponseController(w).Flush
+					if err := flush(); err != nil {
+						t.Error(err)
+					}
+					flushed <- true
+					<-blocked
+					if err := flush(); err != nil {
+						t.Error(err)
+					}
+					close(again)
+					<-r.Context().Done()
+					ended <- flush()
+				}),
+				Lean: func(c *web.LeanCtx) bool {
+					if string(c.Path()) != "/block" {
+						return false
+					}
+					close(blocked)
+					select {
+					case <-again:
+					case <-limit.Done():
+						t.Error("a flush of nothing waits for the loop")
+					}
+					return true
+				},
+			}))
+			c := client(t)
+			if protocol == "HTTP/2" {
+				c = clientHTTP2(t)
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			req, _ := http.NewRequestWithContext(ctx, "GET", url(sv, "/"), nil)
+			gone := make(chan error)
+			go func() {
+				res, err := c.Do(req)
+				if err == nil {
+					_, err = io.ReadAll(res.Body)
+				}
+				gone <- err
+			}()
+			<-flushed
+			get(t, client(t), url(sv, "/block"))
+			leave()
+			if err := <-gone; !errors.Is(err, context.Canceled) {
+				t.Errorf("the client got %v", err)
+			}
+			if err := <-ended; err == nil && protocol == "HTTP/2" {
+				t.Error("no error after the client has gone")
 			}
 		})
 	}

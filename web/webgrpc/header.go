@@ -53,12 +53,12 @@ func (c *call) finish(err error) {
 	empty := c.writeHeader()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h, prefix := c.w.Header(), http.TrailerPrefix
+	h, prefix, key := c.w.Header(), http.TrailerPrefix, http.TrailerPrefix+"Grpc-Status" // constants: nothing is allocated
 	if empty {
-		prefix = ""
+		prefix, key = "", "Grpc-Status"
 	}
 	if err == nil {
-		h[prefix+"Grpc-Status"] = okStatus
+		h[key] = okStatus
 	} else {
 		addStatus(h, prefix, statusOf(err))
 	}
