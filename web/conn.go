@@ -87,7 +87,10 @@ func (c *conn) ConnectionMade(tc *transport.Conn) {
 // DataReceived parses data, or keeps it for later.
 func (c *conn) DataReceived(_ *transport.Conn, data []byte) {
 	switch {
-	case c.phase == connLingering || c.phase == connClosing: // dropped
+	case c.phase == connLingering || c.phase == connClosing:
+		if h := c.h2(); h != nil {
+			h.drop(data)
+		}
 	case c.parses():
 		c.consume(data)
 	case c.input == inputFrames:

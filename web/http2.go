@@ -21,6 +21,7 @@ type h2Conn struct {
 	waiting []*h2Stream // have data that windows or the peer do not take yet
 	running int32       // handlers that have not returned, also of streams that were reset
 	sent    uint32      // bytes of bodies, modulo 1<<32, for stalled
+	dropped int32       // bytes that came after a mistake of the peer
 	marks   h2Marks
 }
 
@@ -31,6 +32,7 @@ const (
 	h2Parsing h2Marks = 1 << iota // receive is on the stack
 	h2Dirty                       // in loopState.dirty
 	h2Yields                      // the rest of what was received waits for a later turn
+	h2Failed                      // the peer has made a mistake, which ends the connection
 )
 
 func (h *h2Conn) is(m h2Marks) bool { return h.marks&m != 0 }

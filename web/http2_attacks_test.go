@@ -106,10 +106,22 @@ func TestHTTP2FloodsAreSlowed(t *testing.T) {
 
 // TestHTTP2RestOfAFloodIsNotRead: after the GOAWAY, the server takes no more than its socket holds.
 func TestHTTP2RestOfAFloodIsNotRead(t *testing.T) {
+	for name, flood := range map[string][]byte{
+		"PING":            appendFrame(nil, pingFrame, 0, 0, make([]byte, 8)),
+		"CONTINUATION":    appendFrame(nil, continuationFrame, 0, 1, make([]byte, 16<<10)), // a mistake: there is no header
+		"window overflow": appendFrame(nil, windowFrame, 0, 0, number(1<<31-1)),
+	} {
+		t.Run(name, func(t *testing.T) { floodPast(t, dialPeer(t, calmServer(t, quick)), flood) })
+	}
+}
+
+// floodPast sends a frame again and again, until the server takes no more.
+func floodPast(t *testing.T, p *peer, flood []byte) {
 	const atMost = 32 << 20 // more than the buffers of two sockets
-	p := dialPeer(t, calmServer(t, quick))
 	var ended atomic.Bool
+	read := make(chan struct{})
 	go func() {
+		defer close(read)
 		for {
 			f, err := p.read()
 			if err != nil {
@@ -120,14 +132,15 @@ func TestHTTP2RestOfAFloodIsNotRead(t *testing.T) {
 			}
 		}
 	}()
-	pings := bytes.Repeat(appendFrame(nil, pingFrame, 0, 0, make([]byte, 8)), 4096)
+	many := bytes.Repeat(flood, max(1, 64<<10/len(flood)))
 	after := 0
 	for after <= atMost {
-		n, err := p.nc.Write(pings)
+		n, err := p.nc.Write(many)
 		if ended.Load() {
 			after += n
 		}
 		if err != nil {
+			<-read
 			break
 		}
 	}

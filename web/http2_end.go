@@ -17,8 +17,29 @@ func (h *h2Conn) fail(err error) {
 	h.flush()
 	h.fc.Out = h.c.st.takeFrames()
 	h.c.close()
-	if err == http2.ErrFlood && h.c.phase == connLingering {
-		h.c.pauseReading() // dropping the rest of a flood would cost as much as the flood
+	h.marks |= h2Failed
+	if err == http2.ErrFlood {
+		h.dropped = dropLimit
+	}
+	h.drop(nil)
+}
+
+// After a mistake of the peer dropLimit bytes are read and dropped: what it had sent before it saw
+// the GOAWAY. A read counts as dropPiece at least. The rest is not read, because dropping a
+// flood would cost as much as the flood.
+const (
+	dropLimit = 256 << 10
+	dropPiece = 4 << 10
+)
+
+// drop is called with what is received after the end of the connection.
+func (h *h2Conn) drop(data []byte) {
+	switch {
+	case !h.is(h2Failed) || h.c.phase != connLingering:
+	case h.dropped >= dropLimit:
+		h.c.pauseReading()
+	default:
+		h.dropped += int32(max(len(data), dropPiece))
 	}
 }
 
