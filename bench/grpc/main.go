@@ -43,7 +43,9 @@ func main() {
 	flag.Parse()
 	var err error
 	if *serveAs != "" {
-		err = serve(*serveAs)
+		if err = load.Profile(*serveAs); err == nil {
+			err = serve(*serveAs)
+		}
 	} else {
 		err = compare(strings.Split(*only, ","))
 	}
@@ -71,16 +73,20 @@ func compare(kinds []string) error {
 	}
 	var servers []*h2load.Server
 	for _, kind := range kinds {
-		servers = append(servers, &h2load.Server{Name: kind, Command: []string{self, "-serve", kind}})
+		servers = append(servers, &h2load.Server{Name: kind, Command: []string{self, "-serve", kind, "-profiles", load.Profiles}})
 	}
-	message, err := proto.Marshal(request)
-	if err != nil {
+	if load.Body, err = call(); err != nil {
 		return err
 	}
 	load.Path = testgrpc.TestService_UnaryCall_FullMethodName
 	load.Header = []string{"content-type: application/grpc", "te: trailers"}
-	load.Body = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
 	return h2load.Compare(servers, load, check)
+}
+
+// call returns the body of a call: the message and its length.
+func call() ([]byte, error) {
+	message, err := proto.Marshal(request)
+	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...), err
 }
 
 // check makes a call, because h2load does not look at the status.

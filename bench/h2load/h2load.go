@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Load is what h2load sends.
@@ -27,6 +28,7 @@ type Load struct {
 	TLS      bool
 	Body     []byte // nil for GET
 	Header   []string
+	Profiles string // a folder for CPU profiles of the servers; none if it is empty
 }
 
 // Flags defines the flags that all commands have.
@@ -36,6 +38,7 @@ func (l *Load) Flags() {
 	flag.IntVar(&l.Streams, "streams", 16, "requests at the same time on each")
 	flag.IntVar(&l.Requests, "requests", 100_000, "requests in a round")
 	flag.BoolVar(&l.TLS, "tls", false, "over TLS")
+	flag.StringVar(&l.Profiles, "profiles", "", "write CPU profiles of the servers to this folder")
 }
 
 // Announcement precedes the address in the line that a server prints when it is ready.
@@ -110,7 +113,7 @@ func (s *Server) start() error {
 
 func (s *Server) end() {
 	if s.cmd.Process != nil {
-		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Process.Signal(syscall.SIGTERM)
 		_ = s.cmd.Wait()
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net"
+	"strings"
 	"time"
 
 	"github.com/spindleloop/spindle/bench/h2load"
@@ -13,11 +14,14 @@ import (
 const reconnect = 10 * time.Millisecond
 
 // underAttack measures what clients of a server notice of an attacker with one connection,
-// which is made again when the server has ended it.
-func underAttack(servers []*h2load.Server) error {
+// which is made again when the server has ended it. The names of the attacks contain name.
+func underAttack(servers []*h2load.Server, name string) error {
 	var all []h2load.Disturbance
 	for i := range http2attack.All {
 		a := &http2attack.All[i]
+		if !strings.Contains(a.Name, name) {
+			continue
+		}
 		all = append(all, h2load.Disturbance{Name: a.Name, Run: func(addr string, stop <-chan struct{}) { again(a, addr, stop) }})
 	}
 	for _, s := range servers {

@@ -27,6 +27,7 @@ var (
 	load    h2load.Load
 	serveAs = flag.String("serve", "", "serve as this server; for the processes that are measured")
 	attacks = flag.Bool("attacks", false, "measure each server beside each attack of internal/http2attack, and without")
+	attack  = flag.String("attack", "", "like -attacks, with those that have this in their name")
 	only    = flag.String("servers", "net/http,goroutine,inline,lean,hyper", "which servers; ratios are to the first one")
 )
 
@@ -36,7 +37,9 @@ func main() {
 	flag.Parse()
 	var err error
 	if *serveAs != "" {
-		err = serve(*serveAs)
+		if err = load.Profile(*serveAs); err == nil {
+			err = serve(*serveAs)
+		}
 	} else {
 		err = compare(strings.Split(*only, ","))
 	}
@@ -56,7 +59,7 @@ func compare(kinds []string) error {
 	}
 	var servers []*h2load.Server
 	for _, kind := range kinds {
-		s := &h2load.Server{Name: kind, Command: []string{self, "-serve", kind, "-tls=" + strconv.FormatBool(load.TLS)}}
+		s := &h2load.Server{Name: kind, Command: []string{self, "-serve", kind, "-profiles", load.Profiles, "-tls=" + strconv.FormatBool(load.TLS)}}
 		if kind == "hyper" {
 			if load.Path != "/" || load.TLS {
 				continue
@@ -72,8 +75,8 @@ func compare(kinds []string) error {
 		}
 		servers = append(servers, s)
 	}
-	if *attacks {
-		return underAttack(servers)
+	if *attacks || *attack != "" {
+		return underAttack(servers, *attack)
 	}
 	return h2load.Compare(servers, load, nil)
 }
