@@ -110,7 +110,7 @@ func isCrash(err error) bool {
 		errors.As(err, &failed) && strings.HasSuffix(failed.Type, "GoError") && strings.Contains(failed.Message, pyapp.ErrCrashed.Error())
 }
 
-// sum calls a function whose result is n+1.
+// sum calls a function that returns n+1.
 func sum(t *testing.T, app *pyapp.App, n int, target string, args ...any) error {
 	got, err := pyapp.Call[int](t.Context(), app, target, args...)
 	if err == nil && got != n+1 {

@@ -52,7 +52,7 @@ func TestCapabilitiesHaveCommands(t *testing.T) {
 	}
 }
 
-// hasTest reports whether a directory has a test whose name matches.
+// hasTest reports whether a directory has a test with a name that matches.
 func hasTest(t *testing.T, dir, pattern string) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
