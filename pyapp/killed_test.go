@@ -85,7 +85,7 @@ func TestKilledWorkers(t *testing.T) {
 		before := replied.Load()
 		until(t, "replies", func() bool { return t.Failed() || replied.Load() > before })
 		if killTime(t) > 0 {
-			time.Sleep(rand.N(100 * time.Millisecond)) // so that moments differ
+			<-time.After(rand.N(100 * time.Millisecond)) // so that moments differ
 		}
 		if pids := pyapp.Pids(app); len(pids) > 0 {
 			if err := syscall.Kill(pids[rand.N(len(pids))], syscall.SIGKILL); err == nil {
