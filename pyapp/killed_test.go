@@ -83,10 +83,10 @@ func TestKilledWorkers(t *testing.T) {
 	kills, end := 0, time.Now().Add(killTime(t))
 	for kills < 3 || time.Now().Before(end) && !t.Failed() {
 		before := replied.Load()
-		until(t, "replies", func() bool { return t.Failed() || replied.Load() > before })
 		if killTime(t) > 0 {
-			<-time.After(rand.N(100 * time.Millisecond)) // so that moments differ
+			before += rand.N[int64](50) // so that moments differ
 		}
+		until(t, "replies", func() bool { return t.Failed() || replied.Load() > before })
 		if pids := pyapp.Pids(app); len(pids) > 0 {
 			if err := syscall.Kill(pids[rand.N(len(pids))], syscall.SIGKILL); err == nil {
 				kills++
