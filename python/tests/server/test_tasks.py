@@ -6,7 +6,7 @@ import contextvars
 
 import pytest
 
-from .conftest import wait_until
+from .conftest import LIMIT, wait_until
 
 
 def answer(result):
@@ -235,16 +235,20 @@ def test_many_requests_leave_nothing_behind(serve):
 
 def test_blocking_app_is_named_while_it_blocks(serve, caplog):
     """ASYNC-01: code that blocks in a coroutine delays every request, and is reported."""
-    import time
+    import threading
+
+    go_on = threading.Event()
 
     async def app(scope, receive, send):
         if scope["path"] == "/block":
-            time.sleep(0.6)
+            go_on.wait(LIMIT)  # the line that blocks
         await send({"type": "http.response.start", "status": 200})
         await send({"type": "http.response.body"})
 
-    serve(app).connect().get("/block")
-    wait_until(lambda: any("has blocked the loop" in r.getMessage() and "time.sleep(0.6)" in r.getMessage() for r in caplog.records))
+    client = serve(app).connect().send("GET /block HTTP/1.1\nHost: test\n\n")
+    wait_until(lambda: any("has blocked the loop" in r.getMessage() and "# the line that blocks" in r.getMessage() for r in caplog.records))
+    go_on.set()
+    assert client.response().status == 200
 
 
 def test_work_in_a_thread_does_not_block(serve):
