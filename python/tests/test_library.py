@@ -7,6 +7,8 @@ import pytest
 
 from conftest import python
 
+pytestmark = pytest.mark.once
+
 SOURCES = sorted((pathlib.Path(__file__).parent.parent / "libspindle").glob("*.go"))
 EXPORTED = re.compile(r"^//export (\w+)\nfunc (\w+)\(.*\{\n((?:.*\n){0,2})", re.M)
 

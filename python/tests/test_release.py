@@ -11,6 +11,8 @@ import pytest
 
 import spindle
 
+pytestmark = pytest.mark.once
+
 TOOL = pathlib.Path(__file__).parent.parent / "tools" / "release"
 if not (TOOL.parents[2] / "CHANGELOG.md").exists():
     pytest.skip("the changelog is in the Go module", allow_module_level=True)
@@ -82,7 +84,7 @@ def test_versions_that_differ(versions, tmp_path):
 def test_command_names_both_halves(command):
     if not os.path.exists(command[0]):
         pytest.skip("the package was installed without its scripts")
-    done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=600)
     number = re.escape(spindle.__version__)
     python = re.escape(sys.version.split()[0])
     assert re.fullmatch(rf"spindle {number} \(CPython {python}\), libspindle {number} \(go\d.*\)\n", done.stdout), done

@@ -11,6 +11,8 @@ import pytest
 
 from spindle.server.cli import parser
 
+pytestmark = pytest.mark.once
+
 PAGE = pathlib.Path(__file__).parents[3] / "docs" / "guide" / "python-server-options.md"
 if not PAGE.exists():
     pytest.skip(f"the page is in the Go module: {PAGE} is missing", allow_module_level=True)
@@ -36,7 +38,7 @@ def of_click(module, command):
 
 def of_hypercorn():
     """Its parser is inside its main function, so its options are read from its help."""
-    text = subprocess.run([sys.executable, "-m", "hypercorn", "--help"], capture_output=True, text=True, timeout=60).stdout
+    text = subprocess.run([sys.executable, "-m", "hypercorn", "--help"], capture_output=True, text=True, timeout=600).stdout
     return set(re.findall(r"^ +(?:-\w(?: \S+)?, )?(--[\w-]+)", text, re.MULTILINE)) - {"--help", "--log-file"}
 
 

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 PAGE = pathlib.Path(__file__).parents[3] / "docs" / "guide" / "python-worlds.md"
 
 

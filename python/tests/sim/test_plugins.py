@@ -4,6 +4,8 @@ import pytest
 
 from .test_explore import PYTEST, run
 
+pytestmark = pytest.mark.once
+
 BESIDE = """
     import asyncio
     import pytest

@@ -8,6 +8,8 @@ import pytest
 
 from .test_explore import PYTEST, SOURCE, run
 
+pytestmark = pytest.mark.once
+
 TOOLS = """
     import asyncio
     import threading
@@ -86,7 +88,7 @@ def test_the_command_that_repeats_a_failure(tmp_path, start):
     where = os.path.relpath(tests / "test_it.py", tmp_path / start)
     code, said = run(tmp_path / start, SOURCE, *PYTEST, f"--spindle-pages={tmp_path}", where, source_in=tests, PYTHONHASHSEED="0")
     command = re.search(r"repeat it: (.*)", said)[1]
-    again = subprocess.run(command, shell=True, cwd=tmp_path / start, capture_output=True, text=True, timeout=60)
+    again = subprocess.run(command, shell=True, cwd=tmp_path / start, capture_output=True, text=True, timeout=600)
     assert again.returncode == 1 and "AssertionError: seven" in again.stdout and "1 failed" in again.stdout, again.stdout + again.stderr
 
 
