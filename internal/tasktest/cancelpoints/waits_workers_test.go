@@ -3,6 +3,7 @@ package cancelpoints_test
 import (
 	"context"
 	"log/slog"
+	"net"
 	"os"
 	"time"
 
@@ -55,6 +56,25 @@ func streamForever(ctx context.Context, _ *spindle.Nursery, app *pyapp.App) erro
 	return nil
 }
 
+// serveForever serves a connection with a protocol that does nothing, and a client that does not leave.
+func serveForever(ctx context.Context, _ *spindle.Nursery, app *pyapp.App) error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	client, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	conn, err := ln.Accept()
+	if err != nil {
+		return err
+	}
+	return app.ServeConn(ctx, conn, "functions:Silent")
+}
+
 // workerWaits are the waits of packages relay/process, pyapp, supervise and sim.
 var workerWaits = []wait{
 	{name: "relay/process.Serve", ends: true, prepare: ready(processing(process.Options{Command: []string{"cat"}}))},
@@ -64,6 +84,8 @@ var workerWaits = []wait{
 	{name: "pyapp.Call", python: true, prepare: mounting(realPython, true, callForever)},
 	{name: "pyapp.Stream, no worker is ready", prepare: mounting(silentPython, false, streamForever)},
 	{name: "pyapp.Stream", python: true, prepare: mounting(realPython, true, streamForever)},
+	{name: "pyapp.App.ServeConn, no worker is ready", prepare: mounting(silentPython, false, serveForever)},
+	{name: "pyapp.App.ServeConn", python: true, prepare: mounting(realPython, true, serveForever)},
 	{name: "pyapp.App.Restart", python: true, prepare: mounting(realPython, true, func(ctx context.Context, _ *spindle.Nursery, app *pyapp.App) error {
 		return app.Restart(ctx)
 	})},

@@ -10,3 +10,7 @@ async def forever():
 async def nothing():
     await asyncio.Event().wait()
     yield 1
+
+
+class Silent(asyncio.Protocol):
+    pass
