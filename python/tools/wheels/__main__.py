@@ -18,6 +18,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from compiling import PACKAGE, TARGETS, build_extension, build_library, extension_suffix
@@ -53,12 +54,13 @@ def main() -> int:
             else:
                 found[version] = headers
         for arch in given.arch:
-            library = build_library(arch, Path(scratch) / arch / "libspindle.so")
-            for version, headers in found.items():
-                extension = Path(scratch) / arch / version / extension_suffix(version, arch)
-                build_extension(arch, headers, extension)
-                wheel = pack(version, arch, library, extension, given.out)
-                report(wheel)
+            extensions = {version: Path(scratch) / arch / version / extension_suffix(version, arch) for version in found}
+            with ThreadPoolExecutor(os.cpu_count()) as pool:  # of processes: the compiler uses one processor
+                compiled = [pool.submit(build_extension, arch, found[version], extensions[version]) for version in found]
+                library = build_library(arch, Path(scratch) / arch / "libspindle.so")
+            for version, done in zip(found, compiled):
+                done.result()
+                report(pack(version, arch, library, extensions[version], given.out))
     return 1 if not found or (missing and given.strict) else 0
 
 
