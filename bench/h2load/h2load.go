@@ -82,6 +82,15 @@ func Compare(servers []*Server, l Load, check func(addr string) error) error {
 	return nil
 }
 
+// Serving runs the server while use does.
+func (s *Server) Serving(use func(addr string, pid int) error) error {
+	if err := s.start(); err != nil {
+		return err
+	}
+	defer s.end()
+	return use(s.addr, s.cmd.Process.Pid)
+}
+
 func (s *Server) print(reference *Server) {
 	ratios := make([]float64, len(s.rate))
 	for i, r := range s.rate {

@@ -6,6 +6,7 @@
 //	go run ./http2 -path /upload -streams 4 -requests 500    # 1 MB from the client
 //	go run ./http2 -tls
 //	go run ./http2 -attacks -requests 30000 -servers net/http,inline   # what other clients notice of attacks
+//	go run ./http2 -idle -tls -servers net/http,goroutine,inline,lean  # memory of an idle connection
 //
 // Every server has one loop, or one Go processor. hyper needs cargo, and only answers "Hello,
 // World!" on plain connections.
@@ -27,6 +28,7 @@ var (
 	load    h2load.Load
 	serveAs = flag.String("serve", "", "serve as this server; for the processes that are measured")
 	attacks = flag.Bool("attacks", false, "measure each server beside each attack of internal/http2attack, and without")
+	idles   = flag.Bool("idle", false, "measure the memory of an idle connection")
 	attack  = flag.String("attack", "", "like -attacks, with those that have this in their name")
 	only    = flag.String("servers", "net/http,goroutine,inline,lean,hyper", "which servers; ratios are to the first one")
 )
@@ -74,6 +76,9 @@ func compare(kinds []string) error {
 			s.Command = []string{program, "hyper-http2", "127.0.0.1", "0"}
 		}
 		servers = append(servers, s)
+	}
+	if *idles {
+		return compareIdle(servers)
 	}
 	if *attacks || *attack != "" {
 		return underAttack(servers, *attack)

@@ -25,11 +25,22 @@ var answer = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	case "/upload":
 		n, _ := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n)
+	case "/live":
+		fmt.Fprint(w, liveBytes())
 	default:
 		w.Header().Set("Content-Type", "text/plain")
 		io.WriteString(w, "Hello, World!")
 	}
 })
+
+// liveBytes returns the bytes of live objects and of stacks.
+func liveBytes() uint64 {
+	runtime.GC()
+	runtime.GC() // pools are empty after two
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc + m.StackInuse
+}
 
 func answerLean(c *web.LeanCtx) bool {
 	switch string(c.Path()) {
@@ -38,6 +49,8 @@ func answerLean(c *web.LeanCtx) bool {
 		c.Write(large)
 	case "/upload":
 		c.ReadBody(len(large), func(c *web.LeanCtx, body []byte) { fmt.Fprint(c, len(body)) })
+	case "/live":
+		fmt.Fprint(c, liveBytes())
 	default:
 		c.SetContentType("text/plain")
 		c.WriteString("Hello, World!")
