@@ -131,7 +131,7 @@ func (s *search) choose(args []string, runs int) error {
 }
 
 func (s *search) run(ctx context.Context, errs io.Writer) error {
-	picture := io.WriteCloser(nil)
+	picture := io.Writer(nil)
 	if s.svg != "" { // before the search, so that a wrong name fails at once
 		f, err := os.Create(s.svg)
 		if err != nil {
@@ -165,6 +165,7 @@ func (s *search) run(ctx context.Context, errs io.Writer) error {
 	if failure != nil {
 		s.sampled = failure.World
 	}
+	files, err := s.writeFiles(picture, failure) // first: what reads the output may end, as head does, and with it the command
 	if s.traced && failure == nil && s.sampled != nil {
 		fmt.Fprint(s.out, s.sampled.Trace())
 	}
@@ -172,17 +173,9 @@ func (s *search) run(ctx context.Context, errs io.Writer) error {
 		fmt.Fprintln(s.out, failure.Story(s.again(failure)))
 	}
 	s.summary(failure, len(seen), took)
-	if picture != nil && s.sampled != nil {
-		if err := s.draw(picture, failure); err != nil {
-			return fmt.Errorf("--svg: %w", err)
-		}
-		fmt.Fprintf(s.out, "picture of seed %d: %s\n", s.sampled.Seed(), s.svg)
-	}
-	if s.page != "" && failure != nil {
-		if err := s.writePage(failure); err != nil {
-			return fmt.Errorf("--page: %w", err)
-		}
-		fmt.Fprintf(s.out, "page of seed %d: %s\n", failure.World.Seed(), s.page)
+	fmt.Fprint(s.out, files)
+	if err != nil {
+		return err
 	}
 	if s.inspect && s.sampled != nil {
 		if err := s.serveRecording(ctx); err != nil {
@@ -221,6 +214,23 @@ func (s *search) summary(f *sim.Failure, seeds int, took time.Duration) {
 	seconds := took.Seconds()
 	fmt.Fprintf(s.out, "%s events, %v of virtual time in %v: %s events/s, %s runs/min\n", numbers.Thousands(s.steps),
 		s.virtual.Round(time.Millisecond), took.Round(time.Millisecond), numbers.Thousands(uint64(float64(s.steps)/seconds)), numbers.Thousands(uint64(60*float64(s.runs)/seconds)))
+}
+
+// writeFiles writes the picture and the page that were asked for, and returns lines that say where they are.
+func (s *search) writeFiles(picture io.Writer, f *sim.Failure) (lines string, err error) {
+	if picture != nil && s.sampled != nil {
+		if err := s.draw(picture, f); err != nil {
+			return "", fmt.Errorf("--svg: %w", err)
+		}
+		lines = fmt.Sprintf("picture of seed %d: %s\n", s.sampled.Seed(), s.svg)
+	}
+	if s.page != "" && f != nil {
+		if err := s.writePage(f); err != nil {
+			return lines, fmt.Errorf("--page: %w", err)
+		}
+		lines += fmt.Sprintf("page of seed %d: %s\n", f.World.Seed(), s.page)
+	}
+	return lines, nil
 }
 
 func (s *search) writePage(f *sim.Failure) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -149,5 +150,31 @@ func TestParseFaults(t *testing.T) {
 	}
 	if got, err := parseFaults("none", own); err != nil || got.Loss != 0 || got.For != time.Minute {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// checkingWriter calls check before each write.
+type checkingWriter struct{ check func() }
+
+func (w checkingWriter) Write(p []byte) (int, error) {
+	w.check()
+	return len(p), nil
+}
+
+// TestSimWritesFilesFirst has an output that could end the command with its first line, as that of
+// a pipe to head does.
+func TestSimWritesFilesFirst(t *testing.T) {
+	picture, page := filepath.Join(t.TempDir(), "run.svg"), filepath.Join(t.TempDir(), "run.html")
+	lines := 0
+	out := checkingWriter{func() {
+		lines++
+		for _, name := range []string{picture, page} {
+			if written, err := os.ReadFile(name); len(written) == 0 {
+				t.Errorf("at write %d, %s has nothing: %v", lines, name, err)
+			}
+		}
+	}}
+	if code := execute(t.Context(), []string{"sim", "--svg", picture, "--page", page, "counter"}, out, io.Discard); code != 1 || lines == 0 {
+		t.Errorf("exit code %d after %d writes", code, lines)
 	}
 }
