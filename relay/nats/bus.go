@@ -49,6 +49,10 @@ type Bus struct {
 
 	streamed    bool  // the streams of durable subjects are there
 	notStreamed error // why they are not
+	linked      bool  // there is a connection
+	lastError   error // of the client
+
+	noting sync.Mutex // held by connected
 
 	published, dropped, dead, reconnects, disconnects, errors atomic.Uint64
 	noisy                                                     noisy
@@ -192,6 +196,8 @@ func (b *Bus) connect(ctx context.Context, servers string) (err error) {
 	if b.nc.IsConnected() || len(b.o.Durable) == 0 {
 		err = b.createStreams(ctx)
 		b.hasStreams(err)
+	} else {
+		b.connected(b.nc)
 	}
 	if b.o.WaitForServer && errors.Is(err, relay.ErrDown) {
 		return nil
@@ -225,14 +231,19 @@ func Redacted(servers string) string {
 	return strings.Join(all, ",")
 }
 
-// connected notes whether there is a connection.
+// connected notes whether there is a connection. It may block for seconds, because the client holds
+// its mutex while it connects. So nothing that tasks call asks the client, or waits for noting.
 func (b *Bus) connected(nc *nats.Conn) {
-	if n := nc.MaxPayload(); n > 0 {
-		b.largest.Store(n)
+	b.noting.Lock() // what is noted last was asked last
+	defer b.noting.Unlock()
+	largest, linked, err := nc.MaxPayload(), nc.IsConnected(), nc.LastError()
+	if largest > 0 {
+		b.largest.Store(largest)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.up.Store(b.streamed && nc.IsConnected())
+	b.linked, b.lastError = linked, err
+	b.up.Store(b.streamed && linked)
 }
 
 // hasStreams notes that the streams of durable subjects are there, or why they are not.
@@ -266,10 +277,13 @@ func (b *Bus) Ready() error {
 func (b *Bus) whyDown() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.notStreamed != nil && b.nc.IsConnected() {
+	switch {
+	case b.linked && b.notStreamed != nil:
 		return fmt.Errorf("%w: %w", relay.ErrDown, b.notStreamed)
+	case !b.linked && b.lastError != nil:
+		return fmt.Errorf("%w: %w", relay.ErrDown, b.lastError)
 	}
-	return b.whyNotConnected()
+	return relay.ErrDown
 }
 
 // Close ends all subscriptions, sends what waits in the outbox, and closes the connection.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	client "github.com/nats-io/nats.go"
 
@@ -167,5 +168,44 @@ func TestCloseWithoutAnAnswer(t *testing.T) {
 	// Unanswered pings end the connection before Close gives up, unless the machine is busy.
 	if err := bus.Close(); !errors.Is(err, client.ErrConnectionClosed) && !errors.Is(err, client.ErrTimeout) {
 		t.Errorf("Close: %v", err)
+	}
+}
+
+// TestReadyDoesNotWaitForTheClient has a server that says nothing to a client that connects. The client
+// holds its mutex meanwhile, and tasks ask Ready for each call.
+func TestReadyDoesNotWaitForTheClient(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	silent := make(chan net.Conn, 1)
+	go func() {
+		if c, err := ln.Accept(); err == nil {
+			c.Close() // the first attempt fails, so that Connect returns
+		}
+		if c, err := ln.Accept(); err == nil {
+			silent <- c
+		}
+	}()
+	bus, err := nats.Connect(t.Context(), "nats://"+ln.Addr().String(), nats.Options{WaitForServer: true, ErrorLog: new(text).logger(), NATS: []client.Option{client.Timeout(time.Hour)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bus.Close()
+	c := <-silent
+	defer func() { // before bus.Close, which waits for the client
+		ln.Close()
+		c.Close()
+	}()
+	ready := make(chan error, 1)
+	go func() { ready <- bus.Ready() }()
+	select {
+	case err := <-ready:
+		if !errors.Is(err, relay.ErrDown) {
+			t.Errorf("Ready: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("Ready waits for the client")
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/spindleloop/spindle/relay"
 )
 
 // A server that does not answer is noticed after three intervals.
@@ -36,8 +34,12 @@ func (b *Bus) events() []nats.Option {
 			}
 			b.connected(nc)
 		}),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { b.noisy.report(b, "relay/nats: cannot connect", err) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		nats.ReconnectErrHandler(func(nc *nats.Conn, err error) {
+			b.noisy.report(b, "relay/nats: cannot connect", err)
+			b.connected(nc)
+		}),
+		nats.ErrorHandler(func(nc *nats.Conn, _ *nats.Subscription, err error) {
+			b.connected(nc)
 			b.errors.Add(1)
 			b.noisy.report(b, "relay/nats: an error of the connection", err)
 			b.refuse(err)
@@ -99,11 +101,3 @@ func isRefusal(err error, pattern string) bool {
 }
 
 func denied(err error) error { return fmt.Errorf("%w: %w", ErrDenied, err) }
-
-// whyNotConnected returns the last error of the client, as the reason of relay.ErrDown.
-func (b *Bus) whyNotConnected() error {
-	if err := b.nc.LastError(); err != nil && !b.nc.IsConnected() {
-		return fmt.Errorf("%w: %w", relay.ErrDown, err)
-	}
-	return relay.ErrDown
-}
