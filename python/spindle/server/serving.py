@@ -319,7 +319,8 @@ class Server:
         await asyncio.wait([waiting, forced], timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done():
             tasks = core.tasks()
-            logger.warning("spindle: cancelling %d requests that took longer than the shutdown may take", len(tasks))
+            if tasks:  # otherwise only connections are left
+                logger.warning("spindle: cancelling %d requests that took longer than the shutdown may take", len(tasks))
             self._cancelling = True
             for task in tasks:
                 task.cancel()
