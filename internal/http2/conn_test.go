@@ -162,7 +162,13 @@ func TestFieldsCanBeDecoded(t *testing.T) {
 			t.Errorf("%d: got %v, %v", n, got, err)
 		}
 	}
-	for _, f := range [][2]string{{"", "x"}, {"a b", "x"}, {"a", "x\r\ny"}, {"a\n", ""}, {":status", "x\x00"}} {
+	for _, name := range []string{":authority", ":method", ":path", ":scheme", ":protocol"} {
+		got, err := hpack.NewDecoder(4096, nil).DecodeFull(http2.AppendPseudo(nil, name, "value"))
+		if err != nil || len(got) != 1 || got[0].Name != name || got[0].Value != "value" {
+			t.Errorf("%s: got %v, %v", name, got, err)
+		}
+	}
+	for _, f := range [][2]string{{"", "x"}, {"a b", "x"}, {"a", "x\r\ny"}, {"a\n", ""}, {":status", "200"}, {":path", "/"}, {":protocol", "x"}} {
 		if b, err := http2.AppendField([]byte{1}, f[0], f[1]); err == nil || !bytes.Equal(b, []byte{1}) {
 			t.Errorf("%q: got %v, %v", f, b, err)
 		}

@@ -54,10 +54,24 @@ func AppendContentLength(dst []byte, n int64) []byte {
 	return dst
 }
 
-// AppendPseudo appends a field that begins with a colon, of a request.
+// AppendPseudo appends a field that begins with a colon, of a request. It panics for a name that
+// is none of those.
 func AppendPseudo(dst []byte, name, value string) []byte {
-	b, _ := appendName(dst, name)
-	return appendString(b, value)
+	prefix, known := pseudoNames[name]
+	if !known {
+		panic("http2: AppendPseudo of " + name)
+	}
+	return appendString(append(dst, prefix...), value)
+}
+
+// pseudoNames has the encoded beginnings of a request's fields that begin with a colon. They are
+// not in knownNames, so a handler's header cannot have them.
+var pseudoNames = map[string]string{
+	":authority": "\x01",
+	":method":    "\x02",
+	":path":      "\x04",
+	":scheme":    "\x06",
+	":protocol":  string(appendString([]byte{0}, ":protocol")), // RFC 8441; not in the static table
 }
 
 // appendName appends the beginning of a field without indexing, up to its value.
@@ -112,7 +126,7 @@ func names() map[string]string {
 		add(name, appendString([]byte{0}, name))
 	}
 	for i, name := range strings.Fields(staticNames) {
-		if _, done := m[name]; !done {
+		if _, done := m[name]; !done && name[0] != ':' {
 			add(name, appendInt(nil, 0, 4, uint64(i+1)))
 		}
 	}
