@@ -87,9 +87,19 @@ var uses = map[string]struct {
 		})
 	}},
 	"go-redis": {false, func(ctx context.Context, dial dialer) error {
-		c := redis.NewClient(&redis.Options{Network: "unix", Addr: os.Getenv(redisEnv), Dialer: dial})
+		dials := 0
+		c := redis.NewClient(&redis.Options{Network: "unix", Addr: os.Getenv(redisEnv), Dialer: func(ctx context.Context, network, address string) (net.Conn, error) {
+			dials++
+			return dial(ctx, network, address)
+		}})
 		defer c.Close()
-		return setAndGet(ctx, c)
+		if err := setAndGet(ctx, c); err != nil {
+			return err
+		}
+		if dials != 1 { // the pool looks whether an idle connection has ended
+			return fmt.Errorf("%d connections for calls one after the other", dials)
+		}
+		return nil
 	}},
 	"http.Transport": {false, func(ctx context.Context, dial dialer) error {
 		transport := &http.Transport{DialContext: dial}

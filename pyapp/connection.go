@@ -27,7 +27,7 @@ import (
 //	}
 //
 // ServeConn returns nil when the protocol's transport is closed, whichever side has closed it and for
-// whatever reason; the protocol's connection_lost knows. If ctx ends, ServeConn returns its cause at once,
+// whatever reason; connection_lost of the protocol gets the reason. If ctx ends, ServeConn returns its cause at once,
 // and the transport is aborted. If the worker process ends, the connection is closed, and ServeConn fails
 // with ErrCrashed. If the factory does not exist or fails, ServeConn fails with an *Error.
 // Shutdown and Restart wait for connections as for calls.
@@ -123,7 +123,7 @@ func (w *worker) serveConn(ctx context.Context, file *os.File, target string) er
 
 // pass passes a connection to the process. It reports false if it has failed, and the call with it.
 func (w *worker) pass(ctx context.Context, c *accepted) bool {
-	err := w.process.Descriptors.Send(ctx, c.file)
+	err := w.process.Descriptors.Send(ctx, c.file, c.call)
 	_ = c.file.Close() // now Python's closing closes the connection
 	switch {
 	case err == nil:

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spindleloop/spindle/pyapp"
@@ -51,6 +52,15 @@ func TestInterpreterIsAScript(t *testing.T) {
 		if limit, err := pyapp.Call[int64](t.Context(), app, "functions:limit", name); limit != want || err != nil {
 			t.Error(name, limit, err)
 		}
+	}
+}
+
+// TestScriptThatClosesDescriptors: the error names the descriptor that is missing.
+func TestScriptThatClosesDescriptors(t *testing.T) {
+	app := prepare(t, &pyapp.App{Python: limited(t, "exec 3>&-"), Stderr: io.Discard})
+	err := app.Start(t.Context())
+	if !errors.Is(err, pyapp.ErrExited) || !strings.Contains(err.Error(), "descriptor 3: Bad file descriptor; a script that is App.Python must pass it on") {
+		t.Error(err)
 	}
 }
 

@@ -6,10 +6,10 @@ import (
 	"syscall"
 )
 
-// SyscallConn returns a syscall.RawConn for the connection's descriptor, as connections of package
-// net have it. Control runs its function on the loop. Read and Write fail with
-// errors.ErrUnsupported, because the loop waits for the descriptor. In a simulated run
-// SyscallConn fails with errors.ErrUnsupported.
+// SyscallConn returns a syscall.RawConn for the connection's descriptor. Its methods call their
+// function on the loop. Read and Write call it once, and do not wait: if it reports false, they
+// fail with errors.ErrUnsupported. That is enough for libraries that look whether an idle
+// connection has ended. In a simulated run SyscallConn fails with errors.ErrUnsupported.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 	if !c.registry().K.Real() {
 		return nil, fmt.Errorf("stream: SyscallConn: no descriptors in a simulated run: %w", errors.ErrUnsupported)
@@ -27,9 +27,13 @@ func (r rawConn) Control(fn func(fd uintptr)) error {
 	})
 }
 
-func (r rawConn) Read(func(fd uintptr) bool) error  { return unsupported("Read") }
-func (r rawConn) Write(func(fd uintptr) bool) error { return unsupported("Write") }
+func (r rawConn) Read(fn func(fd uintptr) bool) error  { return r.once("Read", fn) }
+func (r rawConn) Write(fn func(fd uintptr) bool) error { return r.once("Write", fn) }
 
-func unsupported(op string) error {
-	return fmt.Errorf("stream: %s of a RawConn: %w; use Conn.%s", op, errors.ErrUnsupported, op)
+func (r rawConn) once(op string, fn func(fd uintptr) bool) error {
+	done := false
+	if err := r.Control(func(fd uintptr) { done = fn(fd) }); err != nil || done {
+		return err
+	}
+	return fmt.Errorf("stream: %s of a RawConn that has to wait: %w; use Conn.%s", op, errors.ErrUnsupported, op)
 }

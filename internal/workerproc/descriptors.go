@@ -2,6 +2,7 @@ package workerproc
 
 import (
 	"context"
+	"encoding/binary"
 	"net"
 	"os"
 	"syscall"
@@ -10,8 +11,11 @@ import (
 )
 
 // DescriptorSocket is the number of the socket that a process with Config.Descriptors receives
-// descriptors from. Each comes with one byte, which has no meaning.
+// descriptors from. Each comes with a number of 8 bytes.
 const DescriptorSocket = 3
+
+// sendBuffer bounds the descriptors on their way, which count as open files of this process.
+const sendBuffer = 32 << 10
 
 // Descriptors sends open descriptors to a process. Loop goroutine only.
 type Descriptors struct {
@@ -33,25 +37,29 @@ func newDescriptors() (*Descriptors, *os.File, error) {
 		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
 	d, end := &Descriptors{fd: fds[0]}, os.NewFile(uintptr(fds[1]), "descriptors")
-	if err := syscall.SetNonblock(d.fd, true); err != nil {
+	if err = syscall.SetNonblock(d.fd, true); err == nil {
+		err = syscall.SetsockoptInt(d.fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, sendBuffer)
+	}
+	if err != nil {
 		d.close()
 		_ = end.Close()
-		return nil, nil, os.NewSyscallError("setnonblock", err)
+		return nil, nil, err
 	}
 	return d, end, nil
 }
 
-// Send sends the descriptor of f, which is still f's, to the process. It waits while the process
-// has received none of very many. One task at a time may call it.
-func (d *Descriptors) Send(ctx context.Context, f *os.File) error {
+// Send sends the descriptor of f, which is still f's, to the process, with a number for it. It waits
+// while the buffer of the socket is full. One task at a time may call it.
+func (d *Descriptors) Send(ctx context.Context, f *os.File, number uint64) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err
 	}
+	payload := binary.BigEndian.AppendUint64(nil, number)
 	for !d.closed {
 		var sent error
 		err := raw.Control(func(fd uintptr) {
-			sent = syscall.Sendmsg(d.fd, []byte{0}, syscall.UnixRights(int(fd)), nil, 0)
+			sent = syscall.Sendmsg(d.fd, payload, syscall.UnixRights(int(fd)), nil, 0)
 		})
 		if err != nil || sent == nil {
 			return err

@@ -1,6 +1,7 @@
 """Protocols for connections of a Go program."""
 
 import asyncio
+import functools
 import os
 
 import spindle
@@ -56,6 +57,14 @@ def streams():
     return asyncio.StreamReaderProtocol(reader, serve)
 
 
+class Inheritable(Echo):
+    """Says whether other processes would inherit the connection."""
+
+    def connection_made(self, transport):
+        transport.write(str(os.get_inheritable(transport.get_extra_info("socket").fileno())).encode())
+        transport.close()
+
+
 class Crash(Echo):
     def data_received(self, data):
         os.kill(os.getpid(), 9)
@@ -69,9 +78,10 @@ def nothing():
     return "a text"
 
 
+partial = functools.partial(str)
+
+
 async def block(path):
     """Block the loop until a FIFO is written."""
     with open(path) as fifo:
         return fifo.read()
-
-

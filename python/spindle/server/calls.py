@@ -14,7 +14,7 @@ import traceback
 
 from ..host import Call, current, traceparent
 from . import connections, values
-from .connections import Accepted, serve_protocol
+from .connections import accepted, serve_protocol
 from .outflow import Outflow
 
 
@@ -47,11 +47,12 @@ class Calls:
         self._begin(header, flow, self._run, body, self._blobs.pop(number, ()))
 
     def serve(self, header, target, descriptor):
-        """Serve a connection of the Go program. descriptor() returns its descriptor."""
+        """Serve a connection of the Go program. descriptor(call) returns its descriptor."""
+        number = header["id"]
         try:
-            sock = Accepted(descriptor())
-        except OSError as e:
-            self._fail(header["id"], e)
+            sock = accepted(descriptor(number))
+        except Exception as e:
+            self._fail(number, e)
             return
         task = self._begin(header, None, self._serve, target, sock)
         task.add_done_callback(lambda _: sock.close())  # it is open if there was no transport for it
@@ -112,6 +113,7 @@ class Calls:
         try:
             traceparent.set(trace)
             current.set(call)
+            target = target.decode()
             factory = find(target) or await in_context(_importer, load, target)
             await serve_protocol(sock, factory.call)
         except BaseException as e:

@@ -1,6 +1,7 @@
 """Connections that a Go program has accepted, for protocols in Python. See ServeConn of the Go package pyapp."""
 
 import asyncio
+import os
 import socket
 
 
@@ -17,6 +18,15 @@ class Accepted(socket.socket):
             self.closed.set_result(None)
 
 
+def accepted(descriptor):
+    """Return the socket of a descriptor, or close it."""
+    try:
+        return Accepted(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
 async def serve_protocol(sock, factory):
     """Serve a connection with a protocol that factory makes, until its transport is closed. Abort it if that is cancelled."""
     transport, _ = await asyncio.get_running_loop().connect_accepted_socket(lambda: make_protocol(factory), sock)
@@ -31,5 +41,5 @@ async def serve_protocol(sock, factory):
 def make_protocol(factory):
     protocol = factory()
     if not hasattr(protocol, "connection_made"):  # asyncio would report that in its log only
-        raise TypeError(f"{factory.__qualname__} is to return an asyncio protocol, not {protocol!r}")
+        raise TypeError(f"{factory!r} is to return an asyncio protocol, not {protocol!r}")
     return protocol

@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import socket
+import struct
 import sys
 import urllib.parse
 
@@ -74,21 +75,28 @@ class Errors(logging.Handler):
 
 
 DESCRIPTORS = 3  # the number of the socket that descriptors come from
+NUMBER = struct.Struct(">Q")  # of a call, which comes with its descriptor
+CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
 class Control:
     """The pipes and the socket to the Go program. What the app prints goes to standard error."""
 
     def __init__(self):
-        os.set_inheritable(DESCRIPTORS, False)
-        self.descriptors = socket.socket(fileno=DESCRIPTORS)
+        self.frames = None  # while the loop runs
+        try:
+            os.set_inheritable(DESCRIPTORS, False)
+            self.descriptors = socket.socket(fileno=DESCRIPTORS)
+        except OSError as e:
+            self.output = 1
+            self.fail("exited", f"descriptor {DESCRIPTORS}: {e.strerror}; a script that is App.Python must pass it on")
+            sys.exit(1)
         self.descriptors.setblocking(False)
         self.input, self.output = os.dup(0), os.dup(1)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.close(null)
         os.dup2(2, 1)
-        self.frames = None  # while the loop runs
 
     def arguments(self, given):
         """Return the arguments with "-" for an app that is not named."""
@@ -102,9 +110,16 @@ class Control:
         while data:  # before the loop runs
             data = data[os.write(self.output, data):]
 
-    def descriptor(self):
-        """Return the next descriptor, which has come already."""
-        _, found, *_ = socket.recv_fds(self.descriptors, 1, 1)
+    def descriptor(self, call):
+        """Return the descriptor for a call, which has come already."""
+        while True:
+            number, found, *_ = socket.recv_fds(self.descriptors, NUMBER.size, 1, CLOSE_ON_EXEC)
+            for descriptor in found:
+                os.set_inheritable(descriptor, False)  # on systems without the flag
+            if str(*NUMBER.unpack(number)) == call:
+                break
+            for descriptor in found:  # of an earlier call, which has failed before it took it
+                os.close(descriptor)
         if not found:  # the system has closed it
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return found[0]
@@ -174,7 +189,7 @@ class MountedServer(Server):
         elif operation == "blob":
             self.calls.blob(header["id"], body)
         elif operation == "connection":
-            self.calls.serve(header, body.decode(), self.control.descriptor)
+            self.calls.serve(header, body, self.control.descriptor)
         elif operation == "stop":
             self.stop()
         elif operation == "cancel":
