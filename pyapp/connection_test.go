@@ -9,11 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/spindleloop/spindle"
@@ -354,49 +351,4 @@ func TestConnectionsGoToTheWorkerWithTheFewest(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// TestManyConnectionsWhileTheLoopIsBlocked: more than the socket to the worker holds. All are served.
-func TestManyConnectionsWhileTheLoopIsBlocked(t *testing.T) {
-	app := prepare(t, &pyapp.App{})
-	if err := app.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	fifo := filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	blocked := make(chan error, 1)
-	go func() {
-		_, err := pyapp.Call[string](t.Context(), app, "protocols:block", fifo)
-		blocked <- err
-	}()
-	gate, err := os.OpenFile(fifo, os.O_WRONLY, 0) // waits until Python has opened it
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	const many = 250 // the socket holds fewer than 100, and the queue before it 64
-	for i := range many {
-		client, conn := accept(t, "tcp")
-		wg.Go(func() {
-			if err := app.ServeConn(t.Context(), conn, "protocols:Echo"); err != nil {
-				t.Error(err)
-			}
-		})
-		wg.Go(func() {
-			text := fmt.Sprintln("text", i)
-			io.WriteString(client, text)
-			client.(*net.TCPConn).CloseWrite()
-			if got, err := io.ReadAll(client); string(got) != text || err != nil {
-				t.Errorf("%q, %v", got, err)
-			}
-		})
-	}
-	until(t, "connections wait", func() bool { return pyapp.Unsent(app) == 64 })
-	gate.Close()
-	if err := <-blocked; err != nil {
-		t.Error(err)
-	}
-	wg.Wait()
 }
