@@ -232,18 +232,31 @@ func Redacted(servers string) string {
 }
 
 // connected notes whether there is a connection. It may block for seconds, because the client holds
-// its mutex while it connects. So nothing that tasks call asks the client, or waits for noting.
+// its mutex while it connects. So nothing that tasks call asks the client then, or waits for noting.
 func (b *Bus) connected(nc *nats.Conn) {
 	b.noting.Lock() // what is noted last was asked last
 	defer b.noting.Unlock()
+	c := b.conn.Load() // before the client is asked, which waits while it connects by another one
 	largest, linked, err := nc.MaxPayload(), nc.IsConnected(), nc.LastError()
 	if largest > 0 {
 		b.largest.Store(largest)
+	}
+	if linked && c != nil {
+		c.joined.Store(true)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.linked, b.lastError = linked, err
 	b.up.Store(b.streamed && linked)
+}
+
+// disconnected notes that there is no connection, without asking the client, which may be
+// connecting again.
+func (b *Bus) disconnected(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.linked, b.lastError = false, err
+	b.up.Store(false)
 }
 
 // hasStreams notes that the streams of durable subjects are there, or why they are not.

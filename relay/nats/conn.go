@@ -25,6 +25,7 @@ type conn struct {
 	raw syscall.RawConn
 
 	unsent atomic.Int64 // bytes in pending, and those that flush writes
+	joined atomic.Bool  // the client is connected by it: before, it holds its mutex
 	lost   atomic.Bool  // the client will connect again, with its mutex held
 
 	mu      sync.Mutex
@@ -189,5 +190,5 @@ const fewUnsent = 64 << 10
 // no envelope is before it in the outbox.
 func (b *Bus) isDirect() bool {
 	c := b.conn.Load()
-	return c != nil && !c.lost.Load() && c.unsent.Load() < fewUnsent && b.handing.Load() == 0
+	return c != nil && c.joined.Load() && !c.lost.Load() && c.unsent.Load() < fewUnsent && b.handing.Load() == 0
 }

@@ -1,7 +1,11 @@
 package nats_test
 
 import (
+	"bufio"
+	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +16,7 @@ import (
 
 	client "github.com/nats-io/nats.go"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/relay/nats"
@@ -171,41 +176,126 @@ func TestCloseWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestReadyDoesNotWaitForTheClient has a server that says nothing to a client that connects. The client
+// TestTasksDoNotWaitForTheClient has a server that says nothing to a client that connects. The client
 // holds its mutex meanwhile, and tasks ask Ready for each call.
-func TestReadyDoesNotWaitForTheClient(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	silent := make(chan net.Conn, 1)
-	go func() {
-		if c, err := ln.Accept(); err == nil {
-			c.Close() // the first attempt fails, so that Connect returns
-		}
-		if c, err := ln.Accept(); err == nil {
-			silent <- c
-		}
-	}()
-	bus, err := nats.Connect(t.Context(), "nats://"+ln.Addr().String(), nats.Options{WaitForServer: true, ErrorLog: new(text).logger(), NATS: []client.Option{client.Timeout(time.Hour)}})
+func TestTasksDoNotWaitForTheClient(t *testing.T) {
+	ln, conns := accepting(t)
+	returned := make(chan struct{})
+	late := client.CustomReconnectDelay(func(int) time.Duration { <-returned; return 0 })
+	go func() { (<-conns).Close() }() // the first attempt fails, so that Connect returns
+	bus, err := nats.Connect(t.Context(), "nats://"+ln.Addr().String(), nats.Options{
+		WaitForServer: true, ErrorLog: new(text).logger(), NATS: []client.Option{client.Timeout(time.Hour), late}})
+	close(returned)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer bus.Close()
-	c := <-silent
+	silent := <-conns
 	defer func() { // before bus.Close, which waits for the client
 		ln.Close()
-		c.Close()
+		silent.Close()
 	}()
-	ready := make(chan error, 1)
-	go func() { ready <- bus.Ready() }()
-	select {
-	case err := <-ready:
-		if !errors.Is(err, relay.ErrDown) {
+	inTask(t, func() {
+		if err := bus.Ready(); !errors.Is(err, relay.ErrDown) {
 			t.Errorf("Ready: %v", err)
 		}
+	})
+}
+
+// TestTasksDoNotWaitForTheClientAgain: the connection was lost, and the bus has not noted it, because an
+// earlier event takes long.
+func TestTasksDoNotWaitForTheClientAgain(t *testing.T) {
+	ln, conns := accepting(t)
+	log := slow{begun: make(chan struct{}), end: make(chan struct{})}
+	first := make(chan net.Conn, 1)
+	go func() {
+		c := <-conns
+		io.WriteString(c, "INFO {\"version\":\"2.10.0\",\"headers\":true,\"max_payload\":1048576}\r\n")
+		first <- c
+		for lines := bufio.NewScanner(c); lines.Scan(); {
+			if lines.Text() == "PING" {
+				io.WriteString(c, "PONG\r\n")
+			}
+		}
+	}()
+	bus, err := nats.Connect(t.Context(), "nats://"+ln.Addr().String(), nats.Options{
+		ErrorLog: slog.New(slog.NewTextHandler(log, nil)), NATS: []client.Option{client.Timeout(time.Hour)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bus.Close()
+	c := <-first
+	io.WriteString(c, "-ERR 'Permissions Violation for Subscription to \"nothing\"'\r\n")
+	<-log.begun
+	c.Close()
+	silent := <-conns
+	defer func() { // before bus.Close, which waits for the client
+		close(log.end)
+		ln.Close()
+		silent.Close()
+	}()
+	inTask(t, func() {
+		if err := bus.TryPublish(&relay.Envelope{Kind: relay.KindRequest, Subject: "work"}); err != nil {
+			t.Errorf("TryPublish: %v", err)
+		}
+	})
+}
+
+// slow is a log that takes long.
+type slow struct{ begun, end chan struct{} }
+
+func (s slow) Write(p []byte) (int, error) {
+	select {
+	case <-s.begun:
+	default:
+		close(s.begun)
+	}
+	<-s.end
+	return len(p), nil
+}
+
+// accepting returns a listener, and what it accepts.
+func accepting(t *testing.T) (net.Listener, <-chan net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	conns := make(chan net.Conn)
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			select {
+			case conns <- c:
+			case <-t.Context().Done():
+				c.Close()
+				return
+			}
+		}
+	}()
+	return ln, conns
+}
+
+// inTask calls a function in a task, which must not wait.
+func inTask(t *testing.T, call func()) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- spindle.Run(t.Context(), func(context.Context) error {
+			call()
+			return nil
+		})
+	}()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
 	case <-time.After(time.Minute):
-		t.Error("Ready waits for the client")
+		t.Error("a task waits for the client")
 	}
 }

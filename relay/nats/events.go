@@ -28,6 +28,7 @@ func (b *Bus) events() []nats.Option {
 			b.connected(nc)
 		}),
 		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
+			b.disconnected(err)
 			if !b.closed.Load() {
 				b.disconnects.Add(1)
 				b.log().Warn("relay/nats: disconnected", "err", err)
