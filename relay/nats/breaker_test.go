@@ -1,7 +1,6 @@
 package nats_test
 
 import (
-	"errors"
 	"net"
 	"strings"
 	"sync"
@@ -9,31 +8,98 @@ import (
 	"time"
 )
 
-// breaker makes connections that can freeze and break.
+// breaker is between a bus and the servers. Its connections can freeze and break, while the bus has
+// a connection of its own, as in a program.
 type breaker struct {
+	urls string // for the bus
+	stop func()
+
 	mu     sync.Mutex
 	frozen bool // guarded by mu, as all below
 	open   map[net.Conn]bool
 }
 
-func (b *breaker) Dial(network, address string) (net.Conn, error) {
-	if b.isFrozen() {
-		return nil, errors.New("frozen")
+// newBreaker makes a breaker for each server of a URL. It ends with stop.
+func newBreaker(t *testing.T, servers string) *breaker {
+	t.Helper()
+	b := &breaker{open: map[net.Conn]bool{}}
+	var listeners []net.Listener
+	var running sync.WaitGroup
+	for server := range strings.SplitSeq(servers, ",") {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners = append(listeners, ln)
+		b.urls += ",nats://" + ln.Addr().String()
+		running.Go(func() { b.accept(ln, strings.TrimPrefix(server, "nats://"), &running) })
 	}
-	c, err := net.Dial(network, address)
-	if err != nil {
-		return nil, err
+	b.urls = b.urls[1:]
+	b.stop = sync.OnceFunc(func() {
+		for _, ln := range listeners {
+			ln.Close()
+		}
+		b.breakAll()
+		running.Wait()
+	})
+	t.Cleanup(b.stop)
+	return b
+}
+
+// accept passes connections on to a server.
+func (b *breaker) accept(ln net.Listener, server string, running *sync.WaitGroup) {
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		s, err := net.Dial("tcp", server)
+		if err != nil || b.isFrozen() {
+			c.Close()
+			if s != nil {
+				s.Close()
+			}
+			continue
+		}
+		b.mu.Lock()
+		b.open[c], b.open[s] = true, true
+		b.mu.Unlock()
+		running.Go(func() { b.carry(c, s) })
+		running.Go(func() { b.carry(s, c) })
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.open[c] = true
-	return breakable{c, b}, nil
+}
+
+// carry carries bytes until a connection breaks, and none while they are frozen.
+func (b *breaker) carry(to, from net.Conn) {
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, c := range []net.Conn{to, from} {
+			c.Close()
+			delete(b.open, c)
+		}
+	}()
+	for p := make([]byte, 32<<10); ; {
+		n, err := from.Read(p)
+		for b.isFrozen() && b.isOpen(to) { // what was read comes later
+			time.Sleep(time.Millisecond)
+		}
+		if _, failed := to.Write(p[:n]); err != nil || failed != nil {
+			return
+		}
+	}
 }
 
 func (b *breaker) isFrozen() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.frozen
+}
+
+func (b *breaker) isOpen(c net.Conn) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open[c]
 }
 
 func (b *breaker) freeze(frozen bool) {
@@ -52,27 +118,6 @@ func (b *breaker) breakAll() {
 	clear(b.open)
 }
 
-// breakable is a connection that carries nothing while it is frozen.
-type breakable struct {
-	net.Conn
-	b *breaker
-}
-
-func (c breakable) Write(p []byte) (int, error) {
-	for c.b.isFrozen() {
-		time.Sleep(time.Millisecond)
-	}
-	return c.Conn.Write(p)
-}
-
-func (c breakable) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	for err == nil && c.b.isFrozen() { // what was read comes later
-		time.Sleep(time.Millisecond)
-	}
-	return n, err
-}
-
 // breakThings makes faults until done is closed, and at least one of each kind.
 func (f *faulty) breakThings(t *testing.T, done chan struct{}) {
 	kinds := []struct {
@@ -84,8 +129,8 @@ func (f *faulty) breakThings(t *testing.T, done chan struct{}) {
 		{"caller frozen", func(*testing.T) { f.freezeFor(f.callers[f.random.IntN(len(f.callers))]) }},
 		{"worker frozen", func(*testing.T) { f.freezeFor(f.workers[f.random.IntN(len(f.workers))]) }},
 		{"connections broken", func(*testing.T) {
-			f.callers[f.random.IntN(len(f.callers))].dialer.breakAll()
-			f.workers[f.random.IntN(len(f.workers))].dialer.breakAll()
+			f.callers[f.random.IntN(len(f.callers))].breaker.breakAll()
+			f.workers[f.random.IntN(len(f.workers))].breaker.breakAll()
 		}},
 		{"worker killed", f.killWorker},
 	}
@@ -134,9 +179,9 @@ func (f *faulty) refuseCredentials(t *testing.T) {
 }
 
 func (f *faulty) freezeFor(m *member) {
-	m.dialer.freeze(true)
+	m.breaker.freeze(true)
 	time.Sleep(time.Duration(100+f.random.IntN(1500)) * time.Millisecond)
-	m.dialer.freeze(false)
+	m.breaker.freeze(false)
 }
 
 // killWorker replaces a worker by another one. Its connection breaks first, so that what it
@@ -144,7 +189,7 @@ func (f *faulty) freezeFor(m *member) {
 func (f *faulty) killWorker(t *testing.T) {
 	i := f.random.IntN(len(f.workers))
 	old := f.workers[i]
-	old.dialer.breakAll()
+	old.breaker.stop()
 	old.stop()
 	_ = old.bus.Close() // it may have no connection
 	f.workers[i] = f.connect(t, "work")

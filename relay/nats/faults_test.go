@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -38,7 +37,7 @@ func faultyCalls(t *testing.T) int {
 	return n
 }
 
-// TestCallsUnderFaults makes calls while servers and workers are killed, connections freeze or
+// TestCallsUnderFaults makes calls from tasks and goroutines while servers and workers are killed, connections freeze or
 // break, and credentials are refused, on servers that enforce permissions. Each call ends once,
 // with its own reply or a documented error, and runs at most once.
 func TestCallsUnderFaults(t *testing.T) {
@@ -82,11 +81,11 @@ type faulty struct {
 
 // member is a connection, and what uses it.
 type member struct {
-	name   string
-	dialer *breaker
-	bus    *nats.Bus
-	c      *relay.Caller // of a caller
-	stop   func()        // of a worker
+	name    string
+	breaker *breaker
+	bus     *nats.Bus
+	c       *relay.Caller // of a caller
+	stop    func()        // of a worker
 }
 
 func newFaulty(t *testing.T, servers, calls int, random *rand.Rand) *faulty {
@@ -129,11 +128,11 @@ func newFaulty(t *testing.T, servers, calls int, random *rand.Rand) *faulty {
 
 func (f *faulty) connect(t *testing.T, name string) *member {
 	t.Helper()
-	m := &member{name: name, dialer: &breaker{open: map[net.Conn]bool{}}}
-	o := as(name, nats.Options{ErrorLog: new(text).logger(), NATS: []client.Option{client.SetCustomDialer(m.dialer), client.Timeout(2 * time.Second)}})
+	m := &member{name: name, breaker: newBreaker(t, f.b.URL())}
+	o := as(name, nats.Options{ErrorLog: new(text).logger(), NATS: []client.Option{client.IgnoreDiscoveredServers(), client.Timeout(2 * time.Second)}})
 	var err error
 	until(t, func() bool { // servers may be down
-		m.bus, err = nats.Connect(t.Context(), f.b.URL(), o)
+		m.bus, err = nats.Connect(t.Context(), m.breaker.urls, o)
 		return err == nil
 	})
 	return m
@@ -178,14 +177,25 @@ func (f *faulty) handle(ctx context.Context, r *relay.Request) ([]byte, error) {
 
 func (f *faulty) run(t *testing.T) {
 	var calling sync.WaitGroup
-	for i := range 64 {
-		m := f.callers[i%len(f.callers)]
-		calling.Go(func() {
-			for number := f.next.Add(1); number <= int64(f.calls) || !f.all.Load() && number < int64(len(f.runs)); number = f.next.Add(1) {
-				f.call(t, m, int(number))
-			}
-		})
+	for range 32 {
+		calling.Go(func() { f.callAll(t.Context(), t, f.callers[0]) })
 	}
+	calling.Go(func() {
+		err := spindle.Run(t.Context(), func(ctx context.Context) error {
+			return spindle.WithNursery(ctx, func(_ context.Context, n *spindle.Nursery) error {
+				for range 32 {
+					n.Go(func(ctx context.Context) error {
+						f.callAll(ctx, t, f.callers[1])
+						return nil
+					})
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	done := make(chan struct{})
 	go func() {
 		calling.Wait()
@@ -220,21 +230,28 @@ func (f *faulty) run(t *testing.T) {
 	}
 }
 
+// callAll makes calls until there are enough. It is called in tasks and on goroutines.
+func (f *faulty) callAll(ctx context.Context, t *testing.T, m *member) {
+	for number := f.next.Add(1); number <= int64(f.calls) || !f.all.Load() && number < int64(len(f.runs)); number = f.next.Add(1) {
+		f.call(ctx, t, m, int(number))
+	}
+}
+
 // call makes a call, which must end with its own reply or a documented error.
-func (f *faulty) call(t *testing.T, m *member, number int) {
+func (f *faulty) call(ctx context.Context, t *testing.T, m *member, number int) {
 	body := strconv.Itoa(number)
 	var got string
 	var err error
 	switch {
 	case number%50 == 0:
-		got, err = f.stream(t, m, body)
+		got, err = f.stream(ctx, m, body)
 	case number%101 == 0:
-		if _, err = m.c.Call(t.Context(), "mail", nil); err == nil {
+		if _, err = m.c.Call(ctx, "mail", nil); err == nil {
 			got = body
 		}
 	default:
 		var reply []byte
-		reply, err = m.c.Call(t.Context(), "work", []byte(body))
+		reply, err = m.c.Call(ctx, "work", []byte(body))
 		got = string(reply)
 	}
 	if err == nil {
@@ -252,20 +269,29 @@ func (f *faulty) call(t *testing.T, m *member, number int) {
 	n, _ := f.errors.LoadOrStore(kind, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)
 	if errors.Is(err, relay.ErrDown) || errors.Is(err, relay.ErrNoResponder) { // as a program would
-		time.Sleep(5 * time.Millisecond)
+		pause(ctx, 5*time.Millisecond)
 	}
 }
 
+// pause waits, in a task or on a goroutine.
+func pause(ctx context.Context, d time.Duration) {
+	if spindle.Current(ctx) == nil {
+		time.Sleep(d)
+		return
+	}
+	_ = spindle.Sleep(ctx, d) // a test that ends ends the calls, too
+}
+
 // stream returns the items of a stream in one text, without its end.
-func (f *faulty) stream(t *testing.T, m *member, body string) (string, error) {
-	s, err := m.c.Stream(t.Context(), "work", []byte(body))
+func (f *faulty) stream(ctx context.Context, m *member, body string) (string, error) {
+	s, err := m.c.Stream(ctx, "work", []byte(body))
 	if err != nil {
 		return "", err
 	}
 	defer s.Close()
 	var items strings.Builder
 	for {
-		item, err := s.Next(t.Context())
+		item, err := s.Next(ctx)
 		if err == io.EOF {
 			return strings.TrimSuffix(items.String(), body), nil
 		} else if err != nil {
