@@ -106,7 +106,7 @@ type App struct {
 	// MaxMemory limits the address space of each worker in bytes. Python raises MemoryError when it
 	// asks for more; a worker that cannot go on then ends, as by a crash. The address space is larger than the memory
 	// that is used: a worker without an app has about 2 GB of it, and each thread more. It needs a shell
-	// with "ulimit -v", which macOS has not. Zero means no limit.
+	// with "ulimit -v", which macOS lacks. Zero means no limit.
 	MaxMemory int64
 
 	// ErrorLog is the logger for processes that end or cannot be started. Nil means

@@ -14,7 +14,7 @@ var (
 	testFunc    = regexp.MustCompile(`(?m)^func ((?:Test|Example)\w*)\(`)
 )
 
-// TestCapabilitiesHaveCommands: what the commands of docs/design/capabilities.md name exists, and a
+// TestCapabilitiesHaveCommands: the paths in commands of docs/design/capabilities.md exist, and a
 // pattern of tests matches one in each of its packages.
 func TestCapabilitiesHaveCommands(t *testing.T) {
 	text, err := os.ReadFile("../../docs/design/capabilities.md")

@@ -99,7 +99,7 @@ func (k *kills) call(ctx context.Context, client int) error {
 	return nil
 }
 
-// kill kills processes that have replied, three at least, for as long as it is to.
+// kill kills processes that have replied, at least three, and until d has passed.
 func (k *kills) kill(ctx context.Context, d time.Duration) error {
 	for end := time.Now().Add(d); k.killed < 3 || time.Now().Before(end); {
 		pause := time.Millisecond
