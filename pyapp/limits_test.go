@@ -24,7 +24,7 @@ func TestMaxMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = pyapp.Call[int](t.Context(), app, "functions:allocate", 16<<30)
+	_, err = pyapp.Call[int](t.Context(), app, "functions:allocate", int64(16<<30))
 	if raised := (*pyapp.Error)(nil); !errors.As(err, &raised) || raised.Type != "MemoryError" {
 		t.Error(err)
 	}
