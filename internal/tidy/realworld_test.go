@@ -25,7 +25,7 @@ var realWorld = []struct {
 		"loop/gowait.go",            // simulated kernels are no Notifier
 		"sim/bubble.go",             // that of the bubble
 		"sim/stall.go",              // a watch on programs that block, in real time
-		"relay/clock.go",            // for goroutines outside of any loop
+		"relay/outside.go",          // for goroutines outside of any loop
 		"relay/gateway/clock.go",    // the same
 		"either/goroutine.go",       // for goroutines outside of any loop
 		"ws/conn.go",                // a limit by the second, for connections of any kind
@@ -63,7 +63,7 @@ var realWorld = []struct {
 // outside are what no program runs on in a simulated world: commands, examples, the
 // inspector, which observes processes from outside their loops, the Python package and the
 // package that runs it, and what tests are made with.
-var outside = []string{"cmd/", "inspect/", "examples/", "docs/", "internal/browsertest/", "internal/leak/", "internal/snippets/", "internal/tlstest/", "internal/http2attack/", "internal/kernel/kerneltest/", "internal/transporttest/", "python/libspindle/", "pyapp/"}
+var outside = []string{"cmd/", "inspect/", "examples/", "docs/", "internal/browsertest/", "internal/leak/", "internal/until/", "internal/snippets/", "internal/tlstest/", "internal/http2attack/", "internal/kernel/kerneltest/", "internal/transporttest/", "python/libspindle/", "pyapp/"}
 
 // TestNothingIsRealInASimulatedWorld reads what the files name. What it cannot see,
 // the tests of determinism do.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -33,7 +31,7 @@ func TestBlockingCodeDelaysTasks(t *testing.T) {
 		},
 	}}
 	var late time.Duration
-	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+	err := o.Run(t.Context(), func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.Go(func(ctx context.Context) error { // unrelated
 				due := spindle.Now(ctx).Add(time.Millisecond)
@@ -64,7 +62,7 @@ func TestOffloadedCodeDelaysNoTask(t *testing.T) {
 			}
 		},
 	}}
-	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+	err := o.Run(t.Context(), func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.Go(func(ctx context.Context) error {
 				for range 5 { // all of it while the other is blocked
@@ -129,94 +127,6 @@ func TestBlocking(t *testing.T) {
 	}
 }
 
-func TestFromGoroutine(t *testing.T) {
-	err := spindle.Run(t.Context(), func(ctx context.Context) error {
-		l := spindle.LoopOf(ctx)
-		state := 41
-		n, err := spindle.Blocking(ctx, func() (int, error) {
-			return spindle.FromGoroutine(context.Background(), l, func() (int, error) { state++; return state, nil })
-		})
-		if n != 42 {
-			t.Errorf("got %d", n)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestFromGoroutineOnALoopThatIsClosed(t *testing.T) {
-	l, err := loop.New(loop.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	failed, waits := make(chan error, 1), make(chan bool)
-	go func() {
-		_, err := spindle.FromGoroutine(noticing{t.Context(), waits}, l, func() (int, error) { return 1, nil })
-		failed <- err
-	}()
-	<-waits
-	if err := l.Close(); err != nil {
-		t.Errorf("the loop closed with %v", err)
-	}
-	if err := <-failed; err != loop.ErrClosed {
-		t.Errorf("failed with %v", err)
-	}
-	if _, err := spindle.FromGoroutine(t.Context(), l, func() (int, error) { return 1, nil }); err != loop.ErrClosed {
-		t.Errorf("then %v", err)
-	}
-}
-
-// noticing is a context that notices when its Done is called.
-type noticing struct {
-	context.Context
-	waits chan bool
-}
-
-func (c noticing) Done() <-chan struct{} {
-	c.waits <- true
-	return c.Context.Done()
-}
-
-// TestFromGoroutinePassesPanicsOn to its caller, and the loop continues.
-func TestFromGoroutinePassesPanicsOn(t *testing.T) {
-	err := spindle.Run(t.Context(), func(ctx context.Context) error {
-		l := spindle.LoopOf(ctx)
-		p, err := spindle.Blocking(ctx, func() (*spindle.PanicError, error) {
-			return panicOf(func() error {
-				_, err := spindle.FromGoroutine(ctx, l, func() (int, error) { panic("boom") })
-				return err
-			}), nil
-		})
-		if err != nil {
-			return err
-		}
-		if p == nil || p.Value != "boom" {
-			t.Errorf("panic %v", p)
-		}
-		return spindle.Yield(ctx)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestFromGoroutineOnTheLoopItselfIsNamed(t *testing.T) {
-	err := spindle.Run(t.Context(), func(ctx context.Context) error {
-		defer func() {
-			if text, _ := recover().(string); !strings.Contains(text, "FromGoroutine called on the loop") {
-				t.Errorf("panic %q", text)
-			}
-		}()
-		spindle.FromGoroutine(ctx, spindle.LoopOf(ctx), func() (int, error) { return 1, nil })
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestRunWaitsForBlockingWork that cannot be stopped: it has ended when Run returns.
 func TestRunWaitsForBlockingWork(t *testing.T) {
 	var worked atomic.Bool
@@ -255,7 +165,7 @@ func TestWorkersAreLimited(t *testing.T) {
 	first.Add(most)
 	release := make(chan struct{})
 	o := spindle.Options{Loop: loop.Options{Workers: most}.WithKernel(k)}
-	err = spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+	err = o.Run(t.Context(), func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			var all []*spindle.Future[int]
 			for i := range jobs {
@@ -299,31 +209,6 @@ type countedWorkers struct {
 func (w *countedWorkers) Start(work func()) {
 	w.started++
 	w.Workers.Start(work)
-}
-
-// TestFromGoroutineThatGaveUpRunsNothing: either fn runs and FromGoroutine returns its
-// result, or ctx ends first and fn never runs.
-func TestFromGoroutineThatGaveUpRunsNothing(t *testing.T) {
-	l := openLoop(t)
-	ended := make(chan error)
-	go func() { ended <- l.Run(context.Background()) }()
-	for i := range short.Of(rounds) {
-		ran := false // the loop's, or after it ours
-		ctx, cancel := context.WithCancel(t.Context())
-		go cancel()
-		_, err := spindle.FromGoroutine(ctx, l, func() (int, error) { ran = true; return 0, nil })
-		spindle.FromGoroutine(t.Context(), l, func() (int, error) {
-			if ran != (err == nil) {
-				t.Errorf("round %d: ran %v, %v", i, ran, err)
-			}
-			return 0, nil
-		})
-		cancel()
-	}
-	l.Stop()
-	if err := errors.Join(<-ended, l.Close()); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestReturnedPanicIsAnError: only a panic of the code itself is one of the caller.

@@ -88,7 +88,7 @@ func TestCancelOfAScopeThatWasLeft(t *testing.T) {
 		err := spindle.WithScope(ctx, func(_ context.Context, s *spindle.Scope) error { left = s; return nil })
 		left.Cancel(errors.New("too late"))
 		left.SetDeadline(spindle.Now(ctx).Add(time.Second))
-		left.Shield(true)
+		left.SetShield(true)
 		if left.Caught() || !errors.Is(context.Cause(left), context.Canceled) {
 			t.Errorf("caught %v, cause %v", left.Caught(), context.Cause(left))
 		}

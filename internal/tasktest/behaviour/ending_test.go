@@ -96,7 +96,7 @@ func TestTasksGetTheTimeThatTheyAskedFor(t *testing.T) {
 		}, 12 * time.Second, []string{"stubborn"}},
 		{"a shielded scope with a deadline", 0, func(ctx context.Context) error {
 			return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
-				s.Shield(true)
+				s.SetShield(true)
 				s.SetDeadline(spindle.Now(ctx).Add(time.Hour))
 				return spindle.Sleep(ctx, 12*time.Second)
 			})
@@ -140,13 +140,13 @@ func TestTasksGetTheTimeThatTheyAskedFor(t *testing.T) {
 var runsThatEnd = map[string]func(l *loop.Loop, o spindle.Options, task func(context.Context) error) error{
 	"Run": func(l *loop.Loop, o spindle.Options, task func(context.Context) error) error {
 		o.On = l
-		return spindle.RunWith(context.Background(), o, func(ctx context.Context) error {
+		return o.Run(context.Background(), func(ctx context.Context) error {
 			spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: "task"}, task)
 			return spindle.Yield(ctx)
 		})
 	},
 	"RunOn": func(l *loop.Loop, o spindle.Options, task func(context.Context) error) (err error) {
-		spindle.RunOnWith(context.Background(), l, o, func(ctx context.Context) error {
+		o.RunOn(context.Background(), l, func(ctx context.Context) error {
 			spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: "task"}, task)
 			return spindle.Yield(ctx)
 		}, func(ended error) {
@@ -170,16 +170,16 @@ var runsThatEnd = map[string]func(l *loop.Loop, o spindle.Options, task func(con
 	},
 }
 
-func TestRunOnWithRefusesALoop(t *testing.T) {
+func TestRunOnRefusesALoop(t *testing.T) {
 	l, err := loop.New(loop.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	defer func() {
-		if text := fmt.Sprint(recover()); !strings.Contains(text, "RunOnWith with Options.On") {
+		if text := fmt.Sprint(recover()); !strings.Contains(text, "RunOn with Options.On") {
 			t.Errorf("recovered %s", text)
 		}
 	}()
-	spindle.RunOnWith(t.Context(), l, spindle.Options{On: l}, forever, nil)
+	spindle.Options{On: l}.RunOn(t.Context(), l, forever, nil)
 }

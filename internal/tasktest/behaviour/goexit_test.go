@@ -95,7 +95,7 @@ func TestGoexitIsLoggedWithOtherFailures(t *testing.T) {
 		for where, start := range map[string]func(context.Context, ...func(context.Context) error) error{"root": inRoot, "nursery": inNursery} {
 			log.Reset()
 			exited := exits(func() {
-				spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+				o.Run(t.Context(), func(ctx context.Context) error {
 					return start(ctx, append(c.others, vanishingTask)...)
 				})
 			})
@@ -111,7 +111,7 @@ func TestGoexitHidesNoLostWork(t *testing.T) {
 	var log bytes.Buffer
 	o := spindle.Options{ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}
 	exits(func() {
-		spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+		o.Run(t.Context(), func(ctx context.Context) error {
 			l := spindle.LoopOf(ctx)
 			defer l.CallSoon(func() { l.CallSoon(func() {}) })
 			runtime.Goexit()

@@ -143,7 +143,7 @@ func TestTracedTasksAreSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := spindle.Options{Trace: true}
-	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+	err := o.Run(t.Context(), func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			_, _, line, _ := runtime.Caller(0)
 			n.GoWith(spindle.TaskOptions{Name: "weaver"}, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })
@@ -178,7 +178,7 @@ func TestTracedTasksAreSeen(t *testing.T) {
 func TestLabelsEndWithTheTask(t *testing.T) {
 	o := spindle.Options{Trace: true}
 	var profile bytes.Buffer
-	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+	err := o.Run(t.Context(), func(ctx context.Context) error {
 		spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: "weaver"}, func(context.Context) error { return nil })
 		err := spindle.Yield(ctx)
 		pprof.Lookup("goroutine").WriteTo(&profile, 1)

@@ -50,11 +50,11 @@ func TestNothingIsLostThatARunNeedsNoMore(t *testing.T) {
 			cancel()
 			return errors.Join(err, l.Close())
 		},
-		"FromGoroutine that is told": func(t *testing.T) error {
+		"CallOn that is told": func(t *testing.T) error {
 			l := openLoop(t)
 			told := make(chan error)
 			go func() {
-				_, err := spindle.FromGoroutine(t.Context(), l, func() (int, error) { return 0, nil })
+				_, err := spindle.CallOn(t.Context(), l, func(context.Context) (int, error) { return 0, nil })
 				told <- err
 			}()
 			runtime.Gosched()
@@ -64,11 +64,11 @@ func TestNothingIsLostThatARunNeedsNoMore(t *testing.T) {
 			}
 			return err
 		},
-		"FromGoroutine that gave up": func(t *testing.T) error {
+		"CallOn that gave up": func(t *testing.T) error {
 			l := openLoop(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if _, err := spindle.FromGoroutine(ctx, l, func() (int, error) { return 0, nil }); err != context.Canceled {
+			if _, err := spindle.CallOn(ctx, l, func(context.Context) (int, error) { return 0, nil }); err != context.Canceled {
 				t.Errorf("told %v", err)
 			}
 			return l.Close()

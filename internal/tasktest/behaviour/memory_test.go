@@ -97,7 +97,7 @@ func TestMillionTasksInWaves(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			ended, settled := 0, way.waves/10
 			o := spindle.Options{Loop: loop.Options{Watchdog: -1}} // the collections hold the loop up, and what it would tell needs memory
-			err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+			err := o.Run(t.Context(), func(ctx context.Context) error {
 				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 					var before memory
 					for wave := range way.waves {

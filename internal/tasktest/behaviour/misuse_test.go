@@ -344,7 +344,7 @@ func TestForeignGoroutinesAreNamed(t *testing.T) {
 			n := spindle.RootNursery(ctx)
 			for name, call := range map[string]func(){
 				"Scope.Cancel":      func() { s.Cancel(nil) },
-				"Scope.Shield":      func() { s.Shield(true) },
+				"Scope.SetShield":   func() { s.SetShield(true) },
 				"Scope.SetDeadline": func() { s.SetDeadline(time.Now()) },
 				"Nursery.Go":        func() { n.Go(forever) },
 				"a Future":          func() { f.Resolve(1) },

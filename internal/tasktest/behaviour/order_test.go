@@ -21,7 +21,7 @@ func TestHandingOverKeepsTheOrder(t *testing.T) {
 		var seen []string
 		o.Watchdog = -1
 		o = o.WithKernel(simkernel.NewKernel())
-		err := spindle.RunWith(t.Context(), spindle.Options{Loop: o}, func(ctx context.Context) error {
+		err := spindle.Options{Loop: o}.Run(t.Context(), func(ctx context.Context) error {
 			l := spindle.LoopOf(ctx)
 			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				start := spindle.NewFuture[int](ctx)
@@ -129,7 +129,7 @@ func TestHandingOverKeepsTheOrderInSteps(t *testing.T) {
 func TestOnTurnIsCalledInEveryTurn(t *testing.T) {
 	turns := 0
 	o := spindle.Options{Loop: loop.Options{OnTurn: func(loop.Turn) { turns++ }, Watchdog: -1}}
-	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+	err := o.Run(t.Context(), func(ctx context.Context) error {
 		l := spindle.LoopOf(ctx)
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			for range 2 {

@@ -49,7 +49,7 @@ var uncaught = map[string]func(){
 	},
 	"from a goroutine": func() {
 		spindle.Run(context.Background(), func(ctx context.Context) error {
-			go spindle.FromGoroutine(context.Background(), spindle.LoopOf(ctx), func() (int, error) { explodes(); return 0, nil })
+			go spindle.CallOn(context.Background(), spindle.LoopOf(ctx), func(context.Context) (int, error) { explodes(); return 0, nil })
 			return forever(ctx)
 		})
 	},
@@ -180,7 +180,7 @@ func TestRunEndsInOrderWhenATaskDoesNot(t *testing.T) {
 			t.Run(kind.name+" "+place.name, func(t *testing.T) {
 				cleaned, deferred := false, false
 				run := func() error {
-					return spindle.RunWith(t.Context(), spindle.Options{On: l}, func(ctx context.Context) error {
+					return spindle.Options{On: l}.Run(t.Context(), func(ctx context.Context) error {
 						spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 							err := forever(ctx)
 							return errors.Join(err, spindle.Grace(ctx, time.Minute, func(ctx context.Context) error {
@@ -210,7 +210,7 @@ func TestRunEndsInOrderWhenATaskDoesNot(t *testing.T) {
 				if s := l.Stats(); s.Timers != 0 || s.Ready != 0 || s.FDs != 0 {
 					t.Errorf("left in the loop: %+v", s)
 				}
-				err := spindle.RunWith(t.Context(), spindle.Options{On: l}, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Microsecond) })
+				err := spindle.Options{On: l}.Run(t.Context(), func(ctx context.Context) error { return spindle.Sleep(ctx, time.Microsecond) })
 				if err != nil {
 					t.Errorf("the next run: %v", err)
 				}

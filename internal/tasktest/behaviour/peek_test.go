@@ -21,7 +21,7 @@ func TestWatchdogNamesTheTaskThatBlocks(t *testing.T) {
 			}
 		},
 	}}
-	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+	err := o.Run(t.Context(), func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.GoWith(spindle.TaskOptions{Name: "culprit"}, func(ctx context.Context) error {
 				_, err := spindle.MoveOnAfter(ctx, time.Hour, func(context.Context) error {
@@ -52,7 +52,7 @@ func TestWatchdogShowsTheStackAmongManyTasks(t *testing.T) {
 		Watchdog:  20 * time.Millisecond,
 		OnBlocked: func(b loop.Blocked) { reports <- b },
 	}}
-	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+	err := o.Run(t.Context(), func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			begun := 0
 			for range goid.CheapStackLimit + 1 {

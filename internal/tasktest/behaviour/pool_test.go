@@ -57,7 +57,7 @@ func TestAFullPoolDelaysNoOther(t *testing.T) {
 	slow, quick := &spindle.Pool{Name: "slow", Limit: 2}, &spindle.Pool{Name: "quick"}
 	release := make(chan struct{})
 	o := spindle.Options{Loop: loop.Options{Workers: 3}}
-	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+	err := o.Run(t.Context(), func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			one := func() (int, error) { return 1, nil }
 			if err := holding(slow.In(ctx), slow.Name, n, 10, release); err != nil {
@@ -212,7 +212,7 @@ func TestAFullPoolIsLogged(t *testing.T) {
 		}
 		release := make(chan struct{})
 		o := spindle.Options{Loop: loop.Options{Workers: 4}}
-		err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+		err := o.Run(t.Context(), func(ctx context.Context) error {
 			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				in, name := ctx, ""
 				if pool != nil {

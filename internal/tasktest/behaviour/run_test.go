@@ -152,7 +152,7 @@ func TestLoopIsLeftAsItWasFound(t *testing.T) {
 	for range 3 {
 		done := make(chan error) // each time from another goroutine
 		go func() {
-			done <- spindle.RunWith(t.Context(), spindle.Options{On: l}, func(ctx context.Context) error {
+			done <- spindle.Options{On: l}.Run(t.Context(), func(ctx context.Context) error {
 				spindle.RootNursery(ctx).Go(forever)
 				return spindle.Sleep(ctx, time.Microsecond)
 			})
@@ -179,7 +179,7 @@ func TestRunOnALoopSeveralTimes(t *testing.T) {
 	for range 2 {
 		called := false
 		l.CallSoon(func() { called = true })
-		if err := spindle.RunWith(t.Context(), spindle.Options{On: l}, func(ctx context.Context) error {
+		if err := (spindle.Options{On: l}).Run(t.Context(), func(ctx context.Context) error {
 			loops = append(loops, spindle.LoopOf(ctx))
 			return spindle.Yield(ctx)
 		}); err != nil {

@@ -126,12 +126,12 @@ func TestShield(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		return spindle.WithScope(ctx, func(ctx context.Context, outer *spindle.Scope) error {
 			err := spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
-				s.Shield(true)
+				s.SetShield(true)
 				outer.Cancel(nil)
 				if err := spindle.Sleep(ctx, time.Hour); err != nil || ctx.Err() != nil {
 					t.Errorf("the shield let %v through", err)
 				}
-				s.Shield(false) // delivers at once
+				s.SetShield(false) // delivers at once
 				return spindle.Yield(ctx)
 			})
 			if err == nil {
@@ -156,7 +156,7 @@ func TestOuterContextReachesBehindAShield(t *testing.T) {
 		return spindle.WithScope(ctx, func(outside context.Context, outer *spindle.Scope) error {
 			outer.SetDeadline(spindle.Now(ctx).Add(time.Second))
 			return spindle.WithScope(outside, func(inside context.Context, s *spindle.Scope) error {
-				s.Shield(true)
+				s.SetShield(true)
 				if err := spindle.Sleep(outside, time.Hour); !errors.Is(err, context.DeadlineExceeded) || spindle.LoopOf(ctx).Time() != time.Second {
 					t.Errorf("%v at %v", err, spindle.LoopOf(ctx).Time())
 				}
@@ -175,7 +175,7 @@ func TestUnshieldingWakesAWaiter(t *testing.T) {
 				return spindle.WithScope(ctx, func(ctx context.Context, outer *spindle.Scope) error {
 					outer.Cancel(nil)
 					return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
-						s.Shield(true)
+						s.SetShield(true)
 						shield = s
 						return forever(ctx)
 					})
@@ -184,7 +184,7 @@ func TestUnshieldingWakesAWaiter(t *testing.T) {
 			if err := spindle.Sleep(ctx, time.Second); err != nil {
 				return err
 			}
-			shield.Shield(false)
+			shield.SetShield(false)
 			return nil
 		})
 	})

@@ -68,7 +68,7 @@ func TestIgnoredCancellationIsLogged(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var log bytes.Buffer
 			o := spindle.Options{ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}
-			err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+			err := o.Run(t.Context(), func(ctx context.Context) error {
 				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 					n.GoWith(spindle.TaskOptions{Name: "stubborn"}, func(ctx context.Context) error {
 						return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {

@@ -203,7 +203,7 @@ func TestLongWorkLetsTimersFire(t *testing.T) {
 	} {
 		slept := 0
 		quiet := spindle.Options{Loop: loop.Options{Watchdog: -1}}
-		err := spindle.RunWith(t.Context(), quiet, func(ctx context.Context) error {
+		err := quiet.Run(t.Context(), func(ctx context.Context) error {
 			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				n.Go(func(ctx context.Context) error {
 					for {

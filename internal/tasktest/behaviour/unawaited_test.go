@@ -50,7 +50,7 @@ func logging(t *testing.T, program func(ctx context.Context) error) (*logged, er
 	t.Helper()
 	log := &logged{}
 	o := spindle.Options{ErrorLog: slog.New(slog.NewTextHandler(log, nil))}
-	return log, spindle.RunWith(t.Context(), o, program)
+	return log, o.Run(t.Context(), program)
 }
 
 // here returns the file and line of its caller, plus more lines.
@@ -149,7 +149,7 @@ func TestFailuresThatAreReadAreNotLogged(t *testing.T) {
 			o := spindle.Options{}
 			log = &logged{}
 			o.ErrorLog = slog.New(slog.NewTextHandler(log, nil))
-			return spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+			return o.Run(t.Context(), func(ctx context.Context) error {
 				spindle.Spawn(spindle.RootNursery(ctx), func(ctx context.Context) (int, error) { panic("boom") })
 				return forever(ctx)
 			})
@@ -196,7 +196,7 @@ func TestWaitDoesNotReadFailures(t *testing.T) {
 func TestCollectedFuturesAreLogged(t *testing.T) {
 	log := &logged{}
 	o := spindle.Options{ErrorLog: slog.New(slog.NewTextHandler(log, nil))}
-	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+	err := o.Run(t.Context(), func(ctx context.Context) error {
 		if err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			spindle.Spawn(n, failsLater)
 			return nil
@@ -272,7 +272,7 @@ func TestCollectedFuturesAreNoLostWork(t *testing.T) {
 	for i := range short.Of(50) {
 		var log bytes.Buffer
 		o := spindle.Options{ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}
-		err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+		err := o.Run(t.Context(), func(ctx context.Context) error {
 			spindle.Spawn(spindle.RootNursery(ctx), func(context.Context) (int, error) { return 0, errCause })
 			if err := spindle.Yield(ctx); err != nil {
 				return err

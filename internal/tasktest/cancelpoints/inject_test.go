@@ -147,7 +147,7 @@ func playWith(ctx context.Context, p program, m moment) (h hit, err error) {
 	}}
 	o := spindle.Options{Loop: loop.Options{Watchdog: -1}.WithKernel(k)}
 	h.over = true // unless its moment comes
-	err = spindle.RunWith(ctx, o, func(ctx context.Context) error {
+	err = o.Run(ctx, func(ctx context.Context) error {
 		st := &stage{targets: make([]target, p.targets)}
 		spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: "injector", Priority: m.lane}, func(ctx context.Context) error {
 			if m.event > 0 {

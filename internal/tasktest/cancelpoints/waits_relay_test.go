@@ -38,8 +38,8 @@ var relayWaits = []wait{
 		_, err := c.Do(ctx, relay.Envelope{Subject: "test"})
 		return err
 	})},
-	{name: "relay.Caller.Stream relay.Caller.Open relay.Stream.Next", prepare: calling(silent, func(ctx context.Context, c *relay.Caller) error {
-		s, err := c.Stream(ctx, "test", []byte("x"))
+	{name: "relay.Caller.Stream relay.Stream.Next", prepare: calling(silent, func(ctx context.Context, c *relay.Caller) error {
+		s, err := c.Stream(ctx, relay.Envelope{Subject: "test", Body: []byte("x")})
 		if err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ var relayWaits = []wait{
 			_, err := over.Await(ctx)
 			return nil, err
 		}, func(ctx context.Context, c *relay.Caller) error {
-			s, err := c.Stream(ctx, "test", []byte("x"))
+			s, err := c.Stream(ctx, relay.Envelope{Subject: "test", Body: []byte("x")})
 			if err == nil {
 				after(func() { s.Close() })
 			}

@@ -102,7 +102,7 @@ func TestShieldAfterACancellation(t *testing.T) {
 				before, cancel := context.WithCancel(ctx)
 				defer cancel()
 				outer.Cancel(errCause)
-				s.Shield(true)
+				s.SetShield(true)
 				after, cancel := context.WithTimeout(ctx, time.Hour)
 				defer cancel()
 				for name, c := range map[string]context.Context{"the scope": ctx, "derived before": before, "derived after": after} {
@@ -133,7 +133,7 @@ func TestShieldAfterACancellation(t *testing.T) {
 				if got := account(ctx); got != ended {
 					t.Errorf("cancelled once more: %s", got)
 				}
-				s.Shield(false)
+				s.SetShield(false)
 				return spindle.Sleep(ctx, time.Second)
 			})
 		})
@@ -148,7 +148,7 @@ func TestShieldBeforeACancellation(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		return spindle.WithScope(ctx, func(outside context.Context, outer *spindle.Scope) error {
 			err := spindle.WithScope(outside, func(ctx context.Context, s *spindle.Scope) error {
-				s.Shield(true)
+				s.SetShield(true)
 				inside := func(ctx context.Context, want string) {
 					spindle.WithScope(ctx, func(ctx context.Context, _ *spindle.Scope) error {
 						if got := account(ctx); got != want {
@@ -164,7 +164,7 @@ func TestShieldBeforeACancellation(t *testing.T) {
 					t.Errorf("behind a shield: %s; derived: %s", got, account(derived))
 				}
 				inside(ctx, open)
-				s.Shield(false)
+				s.SetShield(false)
 				if got := account(ctx); got != ended || account(derived) != ended {
 					t.Errorf("the shield was lifted: %s; derived: %s", got, account(derived))
 				}
@@ -244,9 +244,9 @@ func TestDeadlineOfAStandardContextUnderAScope(t *testing.T) {
 					want(plain, 2*time.Hour)
 					s.SetDeadline(time.Time{})
 					want(ctx, time.Hour)
-					s.Shield(true)
+					s.SetShield(true)
 					want(ctx, 0)
-					s.Shield(false)
+					s.SetShield(false)
 					return spindle.Sleep(ctx, 90*time.Minute)
 				})
 				if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Hour {

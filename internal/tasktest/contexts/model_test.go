@@ -139,10 +139,10 @@ func (p *scopeProgram) step(ctx context.Context, depth int) {
 		p.end(at, context.Canceled, cause)
 	case 1, 2:
 		does, m.shielded = "shield", true
-		m.scope.Shield(true)
+		m.scope.SetShield(true)
 	case 3, 4:
 		does, m.shielded = "unshield", false
-		m.scope.Shield(false)
+		m.scope.SetShield(false)
 		if at > 0 {
 			p.inherit(at)
 		}

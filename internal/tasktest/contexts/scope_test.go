@@ -260,7 +260,7 @@ func TestNearestDeadlineIsReported(t *testing.T) {
 				inner.SetDeadline(loopTime(inner, time.Minute))
 				want(ctx, time.Minute)
 				inner.SetDeadline(time.Time{})
-				inner.Shield(true)
+				inner.SetShield(true)
 				want(ctx, 0)
 				return nil
 			})

@@ -219,10 +219,10 @@ var taskOperations = []operation{
 		})
 		return err
 	}},
-	{"FromGoroutine", func(ctx context.Context, w *watch) error {
+	{"CallOn", func(ctx context.Context, w *watch) error {
 		l, outside := spindle.LoopOf(ctx), w.with(context.Background())
 		_, err := spindle.Blocking(ctx, func() (*load, error) {
-			return spindle.FromGoroutine(outside, l, func() (*load, error) { return w.load("result"), nil })
+			return spindle.CallOn(outside, l, func(context.Context) (*load, error) { return w.load("result"), nil })
 		})
 		return err
 	}},

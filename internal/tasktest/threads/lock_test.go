@@ -279,7 +279,7 @@ var callbackCases = map[string]threadCase{
 				return err
 			}
 			l.CallSoon(runtime.LockOSThread)
-			return spindle.RunWith(context.Background(), spindle.Options{On: l}, yields)
+			return spindle.Options{On: l}.Run(context.Background(), yields)
 		})
 	}, heldByFn},
 	"callback-returns-locked-and-is-forgiven": {func() string {
@@ -292,7 +292,7 @@ var callbackCases = map[string]threadCase{
 			return nil
 		}}}
 		return outcomeOf(func() error {
-			err := spindle.RunWith(context.Background(), o, func(ctx context.Context) error {
+			err := o.Run(context.Background(), func(ctx context.Context) error {
 				spindle.LoopOf(ctx).CallSoon(runtime.LockOSThread)
 				spindle.LoopOf(ctx).CallSoon(runtime.LockOSThread)
 				return yields(ctx)

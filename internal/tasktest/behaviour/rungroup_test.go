@@ -1,0 +1,256 @@
+package behaviour_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// index returns which loop of the group the task is on.
+func index(ctx context.Context, g *loop.Group) int {
+	return slices.Index(g.Loops(), spindle.LoopOf(ctx))
+}
+
+// TestRunGroup: each loop has one task, and they call each other, even one where that has ended.
+func TestRunGroup(t *testing.T) {
+	var ran [3]atomic.Int32
+	var called atomic.Int32
+	err := spindle.RunGroup(t.Context(), 3, func(ctx context.Context, g *loop.Group) error {
+		i := index(ctx, g)
+		ran[i].Add(1)
+		if i == 0 {
+			return nil
+		}
+		if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
+			return err
+		}
+		_, err := spindle.CallOn(ctx, g.Loops()[0], func(ctx context.Context) (int, error) {
+			called.Add(1)
+			return 0, spindle.Sleep(ctx, time.Millisecond)
+		})
+		return err
+	})
+	if err != nil || called.Load() != 2 {
+		t.Errorf("%v, called %d", err, called.Load())
+	}
+	for i := range ran {
+		if n := ran[i].Load(); n != 1 {
+			t.Errorf("loop %d ran the function %d times", i, n)
+		}
+	}
+}
+
+// TestRunGroupFails: the first failure cancels the other runs, which have time to clean up.
+func TestRunGroupFails(t *testing.T) {
+	boom := errors.New("boom")
+	for name, fail := range map[string]func(ctx context.Context) error{
+		"function": func(context.Context) error { return boom },
+		"task": func(ctx context.Context) error {
+			spindle.RootNursery(ctx).Go(func(context.Context) error { return boom })
+			return forever(ctx)
+		},
+		"callback": func(ctx context.Context) error {
+			spindle.LoopOf(ctx).CallSoon(func() { panic(boom) })
+			return forever(ctx)
+		},
+	} {
+		var cleaned atomic.Int32
+		err := spindle.RunGroup(t.Context(), 3, func(ctx context.Context, g *loop.Group) error {
+			if index(ctx, g) == 1 {
+				return fail(ctx)
+			}
+			err := forever(ctx)
+			if !errors.Is(context.Cause(ctx), boom) {
+				t.Errorf("%s: cancelled because of %v", name, context.Cause(ctx))
+			}
+			spindle.Shield(ctx, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Millisecond) })
+			cleaned.Add(1)
+			return err
+		})
+		if !errors.Is(err, boom) || strings.Count(err.Error(), "boom") > strings.Count(firstOf(err).Error(), "boom") {
+			t.Errorf("%s: failed with %v", name, err)
+		}
+		if cleaned.Load() != 2 {
+			t.Errorf("%s: %d of 2 runs were cancelled and cleaned up", name, cleaned.Load())
+		}
+	}
+}
+
+// firstOf returns the first error of several that are joined.
+func firstOf(err error) error {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		return all.Unwrap()[0]
+	}
+	return err
+}
+
+// TestRunGroupPanics: the panic of a task is that of RunGroup, after the other runs have ended.
+func TestRunGroupPanics(t *testing.T) {
+	var ended atomic.Bool
+	p := panicOf(func() error {
+		return spindle.RunGroup(t.Context(), 2, func(ctx context.Context, g *loop.Group) error {
+			if index(ctx, g) == 1 {
+				panic("boom")
+			}
+			defer ended.Store(true)
+			return forever(ctx)
+		})
+	})
+	if p == nil || p.Value != "boom" || p.Also != nil || !ended.Load() {
+		t.Errorf("panic %v; the other run has ended: %v", p, ended.Load())
+	}
+}
+
+// TestRunGroupPanicsOnce: the panic of a task beside the function of its loop.
+func TestRunGroupPanicsOnce(t *testing.T) {
+	p := panicOf(func() error {
+		return spindle.RunGroup(t.Context(), 2, func(ctx context.Context, g *loop.Group) error {
+			if index(ctx, g) == 1 {
+				spindle.RootNursery(ctx).Go(func(context.Context) error { panic("boom") })
+			}
+			return forever(ctx)
+		})
+	})
+	if p == nil || p.Value != "boom" || p.Also != nil {
+		t.Errorf("panic %v", p)
+	}
+}
+
+// TestRunGroupEndsWithItsContext, and returns the cause of that once.
+func TestRunGroupEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var waiting atomic.Int32
+	err := spindle.RunGroup(ctx, 2, func(ctx context.Context, g *loop.Group) error {
+		if waiting.Add(1) == 2 {
+			cancel(errCause)
+		}
+		return forever(ctx)
+	})
+	if err != errCause {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestRunGroupReportsStragglers: the grace of Options holds on every loop.
+func TestRunGroupReportsStragglers(t *testing.T) {
+	boom := errors.New("boom")
+	o := spindle.Options{Grace: time.Millisecond}
+	err := o.RunGroup(t.Context(), 2, func(ctx context.Context, g *loop.Group) error {
+		if index(ctx, g) == 0 {
+			return boom
+		}
+		return spindle.Shield(ctx, forever)
+	})
+	if late := (*spindle.StragglerError)(nil); !errors.Is(err, boom) || !errors.As(err, &late) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// broken is the kernel of the first loop of a group. Its sibling fails in Wait.
+type broken struct {
+	kernel.Poller
+	fails bool
+}
+
+func (b *broken) Wait(events []kernel.Event, timeout time.Duration) (int, error) {
+	if b.fails {
+		return 0, syscall.EBADF
+	}
+	return b.Poller.Wait(events, timeout)
+}
+
+func (b *broken) Processors() int { return 2 }
+
+func (b *broken) Sibling() (*kernel.Kernel, error) {
+	k, err := kernel.Open("")
+	if err == nil {
+		k.Poller = &broken{k.Poller, true}
+	}
+	return k, err
+}
+
+func (b *broken) Together(run []func()) {
+	var all sync.WaitGroup
+	for _, fn := range run {
+		all.Go(fn)
+	}
+	all.Wait()
+}
+
+// TestRunGroupReportsABrokenLoopOnce, though it runs until the other runs have ended.
+func TestRunGroupReportsABrokenLoopOnce(t *testing.T) {
+	k, err := kernel.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Poller = &broken{Poller: k.Poller}
+	o := spindle.Options{Loop: loop.Options{}.WithKernel(k)}
+	err = o.RunGroup(t.Context(), 0, func(ctx context.Context, g *loop.Group) error {
+		err := forever(ctx)
+		if index(ctx, g) == 0 {
+			spindle.Shield(ctx, func(ctx context.Context) error { return spindle.Sleep(ctx, 5*time.Millisecond) })
+		}
+		return err
+	})
+	if !errors.Is(err, syscall.EBADF) || strings.Count(err.Error(), syscall.EBADF.Error()) != 1 {
+		t.Errorf("failed with %.1000v", err)
+	}
+}
+
+// TestRunGroupMisuseIsNamed.
+func TestRunGroupMisuseIsNamed(t *testing.T) {
+	fn := func(context.Context, *loop.Group) error { return nil }
+	misuse := func(want string, call func()) {
+		t.Helper()
+		defer func() {
+			if text, _ := recover().(string); !strings.Contains(text, want) {
+				t.Errorf("panic %q, want %q", text, want)
+			}
+		}()
+		call()
+	}
+	misuse("RunGroup with a nil context or function", func() { spindle.RunGroup(t.Context(), 1, nil) })
+	l := newLoop(t)
+	misuse("RunGroup with Options.On", func() { spindle.Options{On: l}.RunGroup(t.Context(), 1, fn) })
+	err := spindle.RunGroup(t.Context(), 1, func(ctx context.Context, g *loop.Group) error {
+		misuse("RunGroup called in a task", func() { spindle.RunGroup(ctx, 1, fn) })
+		misuse("Group.Run", func() { g.Run(ctx) })
+		if err := g.Close(); err != loop.ErrRunning {
+			t.Errorf("Close: %v", err)
+		}
+		g.Stop()
+		return forever(ctx)
+	})
+	if failure := (*spindle.LoopError)(nil); !errors.As(err, &failure) {
+		t.Errorf("stopped: %v", err)
+	}
+}
+
+// TestRunGroupInASimulation: the loops of a simulated host.
+func TestRunGroupInASimulation(t *testing.T) {
+	sum := 0
+	w := sim.NewWorld(1)
+	w.Host("host").Exec(func(o loop.Options) error {
+		return spindle.Options{Loop: o}.RunGroup(t.Context(), 3, func(ctx context.Context, g *loop.Group) error {
+			if err := spindle.Sleep(ctx, time.Second); err != nil {
+				return err
+			}
+			_, err := spindle.CallOn(ctx, g.Loops()[0], func(context.Context) (int, error) { sum++; return 0, nil })
+			return err
+		})
+	})
+	if err := w.Run(); err != nil || sum != 3 {
+		t.Errorf("%v, sum %d", err, sum)
+	}
+}
