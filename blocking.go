@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"github.com/spindleloop/spindle/internal/atclose"
-	"github.com/spindleloop/spindle/internal/onloop"
-	"github.com/spindleloop/spindle/loop"
 )
 
 // Blocking runs work, which may block, on another goroutine, and waits for its result. A
@@ -62,42 +60,4 @@ func offload[T any](ctx context.Context, op string, work func() (T, error), leav
 		panic(panicked)
 	}
 	return result, failure
-}
-
-// FromGoroutine runs fn as a callback on a loop, from any other goroutine, and
-// waits for its result. It fails with loop.ErrClosed if the loop is closed before
-// fn has run, and with the cause of ctx if that ends first; then fn does not run. A
-// panic in fn is a panic here.
-func FromGoroutine[T any](ctx context.Context, l *loop.Loop, fn func() (T, error)) (T, error) {
-	if l.Owns() {
-		panic("spindle: FromGoroutine called on the loop, which would wait for itself")
-	}
-	type result struct {
-		value T
-		err   error
-		fault *PanicError
-	}
-	r, err := onloop.Call(ctx, l, "FromGoroutine", func(done func(result)) {
-		r := result{}
-		returned := false
-		defer func() {
-			if !returned {
-				if v := recover(); v != nil {
-					r.fault = asPanic(v)
-				} else {
-					r.fault = asPanic(loop.ErrGoexit)
-				}
-			}
-			done(r)
-		}()
-		r.value, r.err = fn()
-		returned = true
-	})
-	switch {
-	case err != nil:
-		return r.value, err
-	case r.fault != nil:
-		r.fault.Repanic()
-	}
-	return r.value, r.err
 }

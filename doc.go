@@ -46,14 +46,13 @@
 //
 // # Options
 //
-// A function that takes options is named after the one that does not, with the suffix
-// With, and takes them before the function to run: RunWith, Nursery.GoWith, SpawnWith,
-// RunOnWith.
-// The zero options are those of the shorter name.
+// Run, RunOn and RunGroup with options are methods of Options: Options{Trace: true}.Run(ctx, fn).
+// Nursery.GoWith and SpawnWith take TaskOptions before the function to run. The zero options are
+// those of the shorter name.
 //
 // # Which goroutine
 //
 // Waiting functions are for tasks; nurseries, scopes and futures may also be used
-// by callbacks of the same loop. From other goroutines use FromGoroutine, or the
+// by callbacks of the same loop. From other goroutines use CallOn, or the
 // loop's Post. A call from the wrong goroutine panics and says so.
 package spindle

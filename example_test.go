@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // Two tasks take turns; the nursery waits for both.
@@ -133,5 +134,38 @@ func ExampleWaitReadable() {
 	// Output:
 	// sending
 	// received "hello"
+	// <nil>
+}
+
+// A loop for each processor. The state of one loop belongs to its tasks; others call it.
+func ExampleRunGroup() {
+	total := 0 // belongs to the first loop
+	err := spindle.RunGroup(context.Background(), 3, func(ctx context.Context, g *loop.Group) error {
+		_, err := spindle.CallOn(ctx, g.Loops()[0], func(context.Context) (int, error) {
+			total += 10
+			return total, nil
+		})
+		return err
+	})
+	fmt.Println(total, err)
+	// Output: 30 <nil>
+}
+
+// CallOn runs a function in a task of another loop, and waits for its result.
+func ExampleCallOn() {
+	err := spindle.RunGroup(context.Background(), 2, func(ctx context.Context, g *loop.Group) error {
+		first, second := g.Loops()[0], g.Loops()[1]
+		if spindle.LoopOf(ctx) != first {
+			return nil
+		}
+		there, err := spindle.CallOn(ctx, second, func(ctx context.Context) (bool, error) {
+			return spindle.LoopOf(ctx) == second, nil
+		})
+		fmt.Println(there, err)
+		return err
+	})
+	fmt.Println(err)
+	// Output:
+	// true <nil>
 	// <nil>
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/spindleloop/spindle/tracing"
 )
 
-// Options configure Run.
+// Options configure a run: Options{Grace: time.Minute}.Run(ctx, fn). The zero Options are those
+// of the functions Run, RunOn and RunGroup.
 type Options struct {
 	// On is an existing loop to run on, such as one of a Group. It must not be running,
 	// and stays open. Several runs, one after the other, may use it, as with asyncio's
@@ -58,11 +59,11 @@ type Options struct {
 // returns, so it panics if ctx comes from a task of the calling goroutine. Open a nursery
 // there.
 func Run(ctx context.Context, fn func(context.Context) error) error {
-	return RunWith(ctx, Options{}, fn)
+	return Options{}.Run(ctx, fn)
 }
 
-// RunWith is Run with options.
-func RunWith(ctx context.Context, o Options, fn func(context.Context) error) (err error) {
+// Run is the function Run with options.
+func (o Options) Run(ctx context.Context, fn func(context.Context) error) (err error) {
 	if o.On != nil {
 		return runOnLoop(ctx, o.On, o, fn)
 	}
@@ -111,17 +112,14 @@ func runOnLoop(ctx context.Context, l *loop.Loop, o Options, fn func(context.Con
 	// caller's, which may be locked to its thread.
 	defer coro.OnGoroutine(func() { run.s.leave(run) })
 	run.root.done = l.Stop
-	run.start(fn)
+	run.start(fn, codeOf(fn))
 	defer run.follow(ctx)()
 	err := l.Run(context.Background())
 	if err == nil && run.root.running > 0 {
 		err = errStopped
 	}
 	if err != nil {
-		failure := &LoopError{Err: err, Tree: run.tree()}
-		if killed := (interface{ Killed() bool })(nil); !errors.As(err, &killed) {
-			failure.Tree.locate()
-		}
+		failure := run.failure(err)
 		run.clear(err)
 		if rest := run.outcome(ctx); rest != nil {
 			return errors.Join(failure, rest)
@@ -129,6 +127,15 @@ func runOnLoop(ctx context.Context, l *loop.Loop, o Options, fn func(context.Con
 		return failure
 	}
 	return run.outcome(ctx)
+}
+
+// failure returns the error of a run after its loop has failed with err.
+func (r *run) failure(err error) error {
+	failure := &LoopError{Err: err, Tree: r.tree()}
+	if killed := (interface{ Killed() bool })(nil); !errors.As(err, &killed) {
+		failure.Tree.locate()
+	}
+	return failure
 }
 
 // outcome is result for the caller of Run. If a task has called runtime.Goexit, outcome
@@ -163,12 +170,13 @@ func newRun(ctx context.Context, l *loop.Loop, o Options) *run {
 }
 
 // start starts fn as the run's first task. When it returns, the run is cancelled. It is the
-// body of the root nursery, so it does not count against that nursery's limit.
-func (r *run) start(fn func(context.Context) error) {
+// body of the root nursery, so it does not count against that nursery's limit. The address of
+// its code names the task.
+func (r *run) start(fn func(context.Context) error, code uintptr) {
 	if ctx := r.root.scope.values; ctx.Err() != nil {
 		r.root.scope.cancelWith(ctx)
 	}
-	r.root.start(&TaskOptions{Name: "main", code: codeOf(fn), Values: coro.Helper{}}, func(ctx context.Context) error {
+	r.root.start(&TaskOptions{Name: "main", code: code, Values: coro.Helper{}}, func(ctx context.Context) error {
 		err := fn(ctx)
 		r.cancel(context.Canceled)
 		return err
@@ -267,16 +275,17 @@ func (r *run) end(ctx context.Context) (fault *PanicError, err error) {
 // stopped before that, the tasks stay where they wait. Closing the loop cancels them, and
 // done is called with loop.ErrClosed.
 func RunOn(ctx context.Context, l *loop.Loop, fn func(context.Context) error, done func(error)) {
-	RunOnWith(ctx, l, Options{}, fn, done)
+	Options{}.RunOn(ctx, l, fn, done)
 }
 
-// RunOnWith is RunOn with options. It panics if Options.On is set, and ignores Options.Loop.
-func RunOnWith(ctx context.Context, l *loop.Loop, o Options, fn func(context.Context) error, done func(error)) {
+// RunOn is the function RunOn with options. It panics if Options.On is set, and ignores
+// Options.Loop.
+func (o Options) RunOn(ctx context.Context, l *loop.Loop, fn func(context.Context) error, done func(error)) {
 	if l.Internal().Foreign() {
 		panic("spindle: " + calledName("RunOn") + " called from a goroutine that is not the loop's; Post a function that calls it")
 	}
 	if o.On != nil {
-		panic("spindle: RunOnWith with Options.On; the loop is a parameter")
+		panic("spindle: RunOn with Options.On; the loop is a parameter")
 	}
 	run := newRun(ctx, l, o)
 	unfollow := run.follow(ctx)
@@ -284,7 +293,7 @@ func RunOnWith(ctx context.Context, l *loop.Loop, o Options, fn func(context.Con
 		unfollow()
 		run.endSoon(ctx, done)
 	}
-	run.start(fn)
+	run.start(fn, codeOf(fn))
 }
 
 // NurseryOn opens a nursery on a loop that other code runs, for callback code that starts

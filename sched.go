@@ -51,7 +51,7 @@ func (s *sched) running() *Task {
 // only panics unless the caller may use what belongs to the loop.
 func (s *sched) only(op string) {
 	if s.l.Internal().Foreign() {
-		panic("spindle: " + op + " called from a goroutine that is not the loop's; use FromGoroutine")
+		panic("spindle: " + op + " called from a goroutine that is not the loop's; use CallOn")
 	}
 }
 

@@ -245,14 +245,14 @@ func (sc *Scope) reaches(inner *Scope) bool {
 	return false
 }
 
-// Shield sets whether cancellations of the scopes around this one are kept out. When a
+// SetShield sets whether cancellations of the scopes around this one are kept out. When a
 // shield is removed, a cancellation that it has kept out takes effect at once.
 //
 // If a shield is set after a cancellation, waits in the scope succeed again, but as a
 // context the scope stays cancelled: Err stays set and Done closed. To clean up with a
 // context that is not cancelled, use the functions Grace and Shield.
-func (sc *Scope) Shield(on bool) {
-	sc.s.only("Scope.Shield")
+func (sc *Scope) SetShield(on bool) {
+	sc.s.only("Scope.SetShield")
 	if sc.shielded.Load() != on {
 		sc.shielded.Store(on)
 		sc.settle()

@@ -332,7 +332,7 @@ func caller(ctx context.Context, op string) (*Task, *Scope) {
 	// The scheduler may be used only on its loop.
 	if !scope.s.l.Owns() {
 		panic("spindle: " + calledName(op) + " called from a goroutine that is not the running task" +
-			" (another goroutine, or a generator of iter.Pull inside the task); goroutines use FromGoroutine, Loop.Post or a cosync.Inbox")
+			" (another goroutine, or a generator of iter.Pull inside the task); goroutines use CallOn, Loop.Post or a cosync.Inbox")
 	}
 	t := scope.s.running()
 	if t == nil {

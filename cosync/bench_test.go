@@ -26,7 +26,7 @@ func BenchmarkBuffered(b *testing.B) {
 func run(b *testing.B, program func(ctx context.Context, n *spindle.Nursery) error) {
 	b.ReportAllocs()
 	o := spindle.Options{Loop: loop.Options{Watchdog: -1}}
-	err := spindle.RunWith(context.Background(), o, func(ctx context.Context) error {
+	err := o.Run(context.Background(), func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, program)
 	})
 	if err != nil {

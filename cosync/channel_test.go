@@ -215,14 +215,14 @@ func TestSendThatNeedNotWaitIsCancelled(t *testing.T) {
 			s.Cancel(nil)
 			send("cancelled", ctx, context.Canceled)
 			send("cancelled, outer context", outer, context.Canceled)
-			s.Shield(true)
+			s.SetShield(true)
 			send("shielded from outside only", ctx, context.Canceled)
 			return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 				send("inside a cancelled one", ctx, context.Canceled)
-				s.Shield(true)
+				s.SetShield(true)
 				send("shielded", ctx, nil)
 				send("shielded", ctx, nil)
-				s.Shield(false)
+				s.SetShield(false)
 				send("no longer shielded", ctx, context.Canceled)
 				return spindle.Shield(ctx, func(ctx context.Context) error {
 					send("in a shield", ctx, nil)

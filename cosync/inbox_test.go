@@ -3,7 +3,6 @@ package cosync_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,14 +10,8 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/until"
 )
-
-// until waits for a condition that other goroutines bring about.
-func until(condition func() bool) {
-	for !condition() {
-		runtime.Gosched()
-	}
-}
 
 // TestInboxFromManyGoroutines: no value is lost or duplicated, the capacity is kept, and
 // the values of each goroutine come in order if one task gets them.
@@ -143,7 +136,7 @@ func TestInboxBetweenTwoLoops(t *testing.T) {
 			return nil
 		})
 	}()
-	until(func() bool { return in.Statistics().Putting == 1 && ticks[0].Load() > 10 })
+	until.Holds(t, func() bool { return in.Statistics().Putting == 1 && ticks[0].Load() > 10 })
 	next := 0
 	err := loop(1, func(ctx context.Context) error {
 		for v, err := range in.All(ctx) {
@@ -174,9 +167,9 @@ func TestInboxCancelAndClose(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	errs := make(chan error, 2)
 	go func() { errs <- in.Put(ctx, 3) }()
-	until(func() bool { return in.Statistics().Putting == 1 })
+	until.Holds(t, func() bool { return in.Statistics().Putting == 1 })
 	go func() { errs <- in.Put(context.Background(), 4) }()
-	until(func() bool { return in.Statistics().Putting == 2 })
+	until.Holds(t, func() bool { return in.Statistics().Putting == 2 })
 	cancel(cause)
 	if err := <-errs; err != cause {
 		t.Errorf("cancelled put: %v", err)
@@ -191,7 +184,7 @@ func TestInboxCancelAndClose(t *testing.T) {
 		t.Errorf("put into a free slot: %v", err)
 	}
 	go func() { errs <- in.Put(context.Background(), 6) }()
-	until(func() bool { return in.Statistics().Putting == 1 })
+	until.Holds(t, func() bool { return in.Statistics().Putting == 1 })
 	in.Close()
 	in.Close()
 	if err := <-errs; err != cosync.ErrClosed {

@@ -189,7 +189,7 @@ func TestCloseEndsAReadThatHasTheLastWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := spindle.Options{Loop: loop.Options{Workers: 1}}
-	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+	err := o.Run(t.Context(), func(ctx context.Context) error {
 		f, err := files.OpenFile(ctx, name, os.O_RDWR, 0)
 		if err != nil {
 			return err

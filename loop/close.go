@@ -24,6 +24,7 @@ func (l *Loop) Close() (err error) {
 		return ErrRunning
 	}
 	defer func() { err = l.endClose() }() // even if a callback calls runtime.Goexit
+	l.closing = true
 	l.beginClose()
 	return nil
 }

@@ -1,9 +1,9 @@
 package loop
 
 import (
-	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"weak"
 
 	"github.com/spindleloop/spindle/internal/goid"
@@ -17,16 +17,11 @@ func Internal() process { return process{} }
 
 // Current returns the loop that the caller runs on: in a callback, in a task, or in the
 // goroutine that steps the loop, within the step. It returns nil elsewhere. Any goroutine
-// may call it. It looks at every open loop of the process, so callers keep the result.
+// may call it. It takes no lock, but looks at every open loop of the process.
 func (process) Current() *Loop {
 	g := goid.Current()
-	open.mu.Lock()
-	defer open.mu.Unlock()
-	for ref := range open.loops { // any order: a goroutine runs at most one
-		switch l := ref.Value(); {
-		case l == nil: // it was dropped without Close
-			delete(open.loops, ref)
-		case l.owner.Load() == g:
+	for _, ref := range open.list() {
+		if l := ref.Value(); l != nil && l.owner.Load() == g {
 			return l
 		}
 	}
@@ -36,38 +31,50 @@ func (process) Current() *Loop {
 // Open returns the loops of the process that are not closed, oldest first. Any goroutine
 // may call it.
 func (process) Open() (all []*Loop) {
-	open.mu.Lock()
-	defer open.mu.Unlock()
-	for ref := range open.loops { // any order: sorted below
+	for _, ref := range open.list() {
 		if l := ref.Value(); l != nil {
 			all = append(all, l)
 		}
 	}
-	slices.SortFunc(all, func(a, b *Loop) int { return cmp.Compare(a.id, b.id) })
 	return all
 }
 
-// open is the set of loops that are not closed. A loop that is dropped can still be
-// collected.
-var open struct {
-	mu    sync.Mutex
-	loops map[weak.Pointer[Loop]]struct{} // guarded by mu
-	made  uint64                          // loops so far; guarded by mu
+// open has the loops that are not closed.
+var open registered
+
+type registered struct {
+	loops atomic.Pointer[[]weak.Pointer[Loop]] // oldest first; replaced under mu, and read without a lock
+
+	mu   sync.Mutex
+	made uint64 // loops so far; guarded by mu
+}
+
+// list returns the loops. One that was dropped without Close may be nil.
+func (r *registered) list() []weak.Pointer[Loop] {
+	if all := r.loops.Load(); all != nil {
+		return *all
+	}
+	return nil
 }
 
 func (l *Loop) register() {
 	open.mu.Lock()
 	defer open.mu.Unlock()
-	if open.loops == nil {
-		open.loops = make(map[weak.Pointer[Loop]]struct{})
-	}
-	open.loops[weak.Make(l)] = struct{}{}
 	open.made++
 	l.id = open.made
+	all := append(slices.Clone(open.list()), weak.Make(l))
+	all = slices.DeleteFunc(all, func(ref weak.Pointer[Loop]) bool { return ref.Value() == nil })
+	open.loops.Store(&all)
 }
 
 func (l *Loop) unregister() {
 	open.mu.Lock()
 	defer open.mu.Unlock()
-	delete(open.loops, weak.Make(l))
+	self := weak.Make(l)
+	all := slices.DeleteFunc(slices.Clone(open.list()), func(ref weak.Pointer[Loop]) bool { return ref == self })
+	open.loops.Store(&all)
 }
+
+// RunAll runs one function for each loop of the group, all at the same time, and returns when
+// all have returned.
+func (process) RunAll(g *Group, run []func()) { g.runAll(run) }

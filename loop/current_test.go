@@ -1,6 +1,7 @@
 package loop_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/spindleloop/spindle/loop"
@@ -45,4 +46,49 @@ func TestLoopThatDoesNotRunIsForeignToNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("after Close")
+}
+
+// TestCurrentWithOthersThatOpenAndClose asks while the list of loops changes.
+func TestCurrentWithOthersThatOpenAndClose(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			other, err := loop.New(loop.Options{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if loop.Internal().Current() != nil {
+				t.Error("Current is not nil on a goroutine that runs no loop")
+			}
+			if err := other.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	l.CallSoon(func() {
+		for range 1000 {
+			if loop.Internal().Current() != l {
+				t.Error("Current in a callback is another loop")
+				break
+			}
+			if !slices.Contains(loop.Internal().Open(), l) {
+				t.Error("Open is without a loop that runs")
+				break
+			}
+		}
+		l.Stop()
+	})
+	if err := l.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	close(stop)
+	<-stopped
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -144,9 +145,7 @@ func TestGroupStopEndsOneRun(t *testing.T) {
 	second.CallSoon(func() {
 		<-firstRuns
 		cancel()
-		for first.Internal().Running() {
-			runtime.Gosched()
-		}
+		until.Holds(t, func() bool { return !first.Internal().Running() })
 		g.Stop()
 	})
 	if err := g.Run(ctx); !errors.Is(err, context.Canceled) {

@@ -31,6 +31,9 @@ func (c *internals) Debug() bool { return c.opts.Debug }
 // Running reports whether the loop is running. Any goroutine may call it.
 func (c *internals) Running() bool { return (*Loop)(c).isRunning() }
 
+// Closing reports whether Close has been called.
+func (c *internals) Closing() bool { return c.closing }
+
 // Only panics unless the caller may use the loop now. It repeats what the method only does,
 // because a call of that would be too long to be inlined.
 func (c *internals) Only(op string) {

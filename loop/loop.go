@@ -155,6 +155,7 @@ type Loop struct {
 	freeWaits int8          // see FreeWaits
 	stepped   uint64        // callbacks when RunOnce or Poll began its turn
 
+	closing  bool            // Close was called
 	inRun    bool            // in Run, which waits when there is nothing to do
 	ended    *atomic.Bool    // the context of the current Run has ended
 	failure  error           // the reason why Run must return

@@ -34,7 +34,7 @@ func (e *LostError) Error() string {
 	fmt.Fprintf(&b, "loop: closed with work left: callbacks not run: %d, offloaded jobs not finished: %d", e.Callbacks, e.Jobs)
 	named := 0
 	for _, w := range e.Work {
-		fmt.Fprintf(&b, "\n- %s", w)
+		b.WriteString("\n- " + w.text())
 		named += w.Times
 	}
 	if rest := e.Callbacks + e.Jobs - named; rest > 0 && named > 0 {
@@ -43,7 +43,8 @@ func (e *LostError) Error() string {
 	return b.String()
 }
 
-func (w LostWork) String() string {
+// text describes the work in a line.
+func (w LostWork) text() string {
 	kind := "callback"
 	if w.Job {
 		kind = "job"

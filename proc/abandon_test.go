@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -13,15 +12,15 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/short"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/proc"
 )
 
 // gone waits until a process has been reaped outside its run.
-func gone(p *proc.Process) {
-	for p.Signal(syscall.Signal(0)) != os.ErrProcessDone {
-		runtime.Gosched()
-	}
+func gone(t testing.TB, p *proc.Process) {
+	t.Helper()
+	until.Holds(t, func() bool { return p.Signal(syscall.Signal(0)) == os.ErrProcessDone })
 }
 
 func TestPanicLeavesNoChild(t *testing.T) {
@@ -42,7 +41,7 @@ func TestPanicLeavesNoChild(t *testing.T) {
 				return p.Wait(ctx)
 			})
 		}()
-		gone(p)
+		gone(t, p)
 		noChildren(t)
 	}
 }
@@ -52,14 +51,14 @@ func TestPanicLeavesNoChild(t *testing.T) {
 func TestStragglerLeavesNoChild(t *testing.T) {
 	for _, handles := range []bool{true, false} {
 		var p *proc.Process
-		err := spindle.RunWith(t.Context(), spindle.Options{Grace: time.Millisecond}, func(ctx context.Context) (err error) {
+		err := spindle.Options{Grace: time.Millisecond}.Run(t.Context(), func(ctx context.Context) (err error) {
 			p, err = ready(t, context.WithoutCancel(ctx), variant{"", handles}.role("stubborn"))
 			return err
 		})
 		if late := (*spindle.StragglerError)(nil); !errors.As(err, &late) {
 			t.Error(err)
 		}
-		gone(p)
+		gone(t, p)
 		noChildren(t)
 	}
 }
@@ -95,7 +94,7 @@ func abandonChild(args []string) int {
 	}, nil)
 	say(l.Run(context.Background()))
 	say(l.Close())
-	gone(p)
+	until.Tried(func() bool { return p.Signal(syscall.Signal(0)) == os.ErrProcessDone })
 	if _, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != syscall.ECHILD {
 		say(fmt.Errorf("a child remains: %v", err))
 	}
@@ -147,12 +146,12 @@ func TestExitOnAStoppedLoopIsNoLostWork(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !handles {
-				gone(p)
+				gone(t, p)
 			}
 			if err := l.Close(); err != nil {
 				t.Fatalf("handles %v, round %d: %v", handles, i, err)
 			}
-			gone(p)
+			gone(t, p)
 		}
 	}
 	noChildren(t)

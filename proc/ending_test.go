@@ -63,7 +63,7 @@ func TestProcessGetsItsGraceInACancelledRun(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				var p *proc.Process
-				err := spindle.RunWith(ctx, spindle.Options{Grace: runs}, func(ctx context.Context) (err error) {
+				err := spindle.Options{Grace: runs}.Run(ctx, func(ctx context.Context) (err error) {
 					cmd := variant{"", handles}.role("stubborn")
 					cmd.Grace = time.Hour
 					p, err = program(ctx, cancel, cmd)

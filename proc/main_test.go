@@ -130,7 +130,7 @@ func eachVariant(t *testing.T, program func(t *testing.T, w variant, ctx context
 				name += " without pidfd"
 			}
 			t.Run(name, func(t *testing.T) {
-				err := spindle.RunWith(t.Context(), spindle.Options{Loop: loop.Options{Backend: backend}}, func(ctx context.Context) error {
+				err := spindle.Options{Loop: loop.Options{Backend: backend}}.Run(t.Context(), func(ctx context.Context) error {
 					return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 						return program(t, variant{backend, handles}, ctx, n)
 					})

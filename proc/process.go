@@ -186,7 +186,7 @@ func (p *Process) endBy(when time.Time) {
 // keeps out the end of that time, because the process must still be reaped.
 func (p *Process) shield(ctx context.Context, fn func(context.Context) error) error {
 	return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
-		s.Shield(true)
+		s.SetShield(true)
 		p.shields = append(p.shields, s)
 		s.SetDeadline(p.endsBy)
 		return spindle.Shield(ctx, fn)

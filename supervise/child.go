@@ -62,7 +62,7 @@ func (c *child) run(ctx context.Context, ready func()) (err error) {
 		}
 	}()
 	return spindle.WithScope(ctx, func(ctx context.Context, sc *spindle.Scope) error {
-		sc.Shield(true)
+		sc.SetShield(true)
 		c.scope = sc
 		if c.Start != nil {
 			err = c.Start(ctx, ready)
@@ -77,9 +77,10 @@ func (c *child) run(ctx context.Context, ready func()) (err error) {
 	})
 }
 
-// cancel ends the child's task.
+// cancel ends the child's task. Err of its scope does not report whether that was done: if Run was
+// called in a scope that was cancelled before, it is set from the beginning.
 func (c *child) cancel() {
-	if c.scope != nil && c.scope.Err() == nil {
+	if c.scope != nil {
 		c.scope.Cancel(errStopped)
 	}
 }

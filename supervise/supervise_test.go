@@ -156,20 +156,6 @@ func TestReadiness(t *testing.T) {
 	})
 }
 
-// TestACancelledStart: the end of everything does not wait for a child to be ready.
-func TestACancelledStart(t *testing.T) {
-	sim.Test(t, func(ctx context.Context) error {
-		var j journal
-		_, err := spindle.MoveOnAfter(ctx, time.Second, func(ctx context.Context) error {
-			return supervise.Run(ctx, supervise.Options{},
-				supervise.Child{Name: "a", Start: func(ctx context.Context, _ func()) error { return j.child("a")(ctx) }},
-				supervise.Child{Name: "b", Run: j.child("b")})
-		})
-		j.wants(t, "0 +a; 1000 -a")
-		return err
-	})
-}
-
 // TestPauses: pauses grow, and begin again after a long life.
 func TestPauses(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {

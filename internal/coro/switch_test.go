@@ -121,7 +121,7 @@ func modelled(first *script) (seen []event) {
 // does not cancel others.
 func executed(t *testing.T, first *script) (seen []event) {
 	o := loop.Options{Watchdog: -1}.WithKernel(simkernel.NewKernel())
-	err := spindle.RunWith(t.Context(), spindle.Options{Loop: o}, func(ctx context.Context) error {
+	err := spindle.Options{Loop: o}.Run(t.Context(), func(ctx context.Context) error {
 		var lot spindle.Lot
 		over := spindle.NewFuture[int](ctx)
 		running := 0

@@ -80,7 +80,7 @@ func (w Waker) Wake(err error) bool {
 		return false
 	}
 	if c.s.loop.Internal().Foreign() {
-		panic("spindle: Waker.Wake called from a goroutine that is not the loop's; use FromGoroutine")
+		panic("spindle: Waker.Wake called from a goroutine that is not the loop's; use CallOn")
 	}
 	if c.state != Waiting || c.seq != w.seq {
 		return false

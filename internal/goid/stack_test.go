@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/goid"
+	"github.com/spindleloop/spindle/internal/until"
 )
 
 // blocked is what a goroutine blocks on.
@@ -111,9 +112,7 @@ func TestCheapStackOf(t *testing.T) {
 			var ended sync.WaitGroup
 			ended.Go(func() { outer(b, func() { id <- goid.Current() }, how.block) })
 			g := <-id
-			for !strings.Contains(string(goid.CheapStackOf(g)), "goid_test."+how.inner) {
-				runtime.Gosched() // until it has begun to block
-			}
+			until.Holds(t, func() bool { return strings.Contains(string(goid.CheapStackOf(g)), "goid_test."+how.inner) })
 			for range 20 {
 				stack := string(goid.CheapStackOf(g))
 				inner, rest, ok1 := strings.Cut(stack, "goid_test.outer(")

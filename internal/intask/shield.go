@@ -14,7 +14,7 @@ import (
 func Shield(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
 	l := spindle.LoopOf(ctx)
 	return spindle.WithScope(ctx, func(inner context.Context, s *spindle.Scope) error {
-		s.Shield(true)
+		s.SetShield(true)
 		stop := l.Internal().AfterFunc(ctx, func() { s.SetDeadline(spindle.Now(s).Add(d)) })
 		defer stop()
 		return spindle.Shield(inner, fn)

@@ -25,11 +25,8 @@ type Parker struct {
 	// on another processor would wait for the memory of the coroutine, which its loop writes.
 	l     *loop.Loop
 	waker coro.Waker
-	far   *far // nil until a goroutine waits, or wakes the task
-}
 
-// far is what a Parker needs for goroutines that do not run its loop. It is kept for later waits.
-type far struct {
+	// For goroutines that do not run the loop. They are made when they are needed, and kept for later waits.
 	signal chan struct{} // wakes the goroutine that waits; holds one signal
 	post   func()        // wakes the task, on its loop
 }
@@ -48,17 +45,9 @@ func (p *Parker) Prepare(ctx context.Context, refused string) (err error) {
 	if loop.Internal().Current() != nil {
 		panic(refused)
 	}
-	return p.PrepareGoroutine(ctx)
-}
-
-// PrepareGoroutine is Prepare for a goroutine that is known to run no loop.
-func (p *Parker) PrepareGoroutine(ctx context.Context) error {
 	p.Release()
-	if p.far == nil {
-		p.far = &far{}
-	}
-	if p.far.signal == nil {
-		p.far.signal = make(chan struct{}, 1)
+	if p.signal == nil {
+		p.signal = make(chan struct{}, 1)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -87,16 +76,16 @@ func (p *Parker) Park(ctx context.Context, what string, abort coro.Aborter) erro
 	}
 	done := ctx.Done()
 	if done == nil {
-		<-p.far.signal
+		<-p.signal
 		return nil
 	}
 	select {
-	case <-p.far.signal:
+	case <-p.signal:
 	case <-done:
 		if abort.Abort() {
 			return context.Cause(ctx)
 		}
-		<-p.far.signal
+		<-p.signal
 	}
 	return nil
 }
@@ -113,18 +102,15 @@ func (p *Parker) Pass() {
 func (p *Parker) Wake() bool {
 	switch {
 	case p.l == nil:
-		p.far.signal <- struct{}{} // does not block: a wait has one signal
+		p.signal <- struct{}{} // does not block: a wait has one signal
 		return true
 	case p.l.Owns():
 		return p.waker.Wake(nil)
 	}
-	if p.far == nil {
-		p.far = &far{}
+	if p.post == nil {
+		p.post = func() { p.waker.Wake(nil) }
 	}
-	if p.far.post == nil {
-		p.far.post = func() { p.waker.Wake(nil) }
-	}
-	return p.l.Internal().Post(atclose.Run, p.far.post) == nil
+	return p.l.Internal().Post(atclose.Run, p.post) == nil
 }
 
 // Release drops the references to a task after its wait.
