@@ -98,7 +98,7 @@ func TestCancelAtEveryStep(t *testing.T) {
 func perform(t *testing.T, backend string, roles []role, at interference, met map[string]bool) (over bool) {
 	o := spindle.Options{Loop: loop.Options{Backend: backend, Watchdog: -1}}
 	over = true
-	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+	err := o.Run(t.Context(), func(ctx context.Context) error {
 		s := &stage{ln: listen(t, ctx, "unix"), remaining: freight}
 		s.to, s.from = pair(t, ctx, "unix")
 		check(t, s.to.SetWriteBuffer(1))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 )
 
 // TestCancelledReadConsumesNothing covers bytes that arrive together with the
@@ -36,7 +37,7 @@ func TestCancelledReadConsumesNothing(t *testing.T) {
 					if late {
 						_, err := b.Write([]byte("c"))
 						check(t, err)
-						until(t, ctx, func() bool { return len(waiters(ctx, "Conn.Read")) == 0 })
+						until.InTask(ctx, t, func() bool { return len(waiters(ctx, "Conn.Read")) == 0 })
 					}
 					s.Cancel(nil)
 				})

@@ -31,7 +31,7 @@ func conform(t *testing.T, backend, network string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := spindle.Options{Loop: loop.Options{Backend: backend}}
 	go func() {
-		ended <- spindle.RunWith(ctx, o, func(ctx context.Context) error {
+		ended <- o.Run(ctx, func(ctx context.Context) error {
 			for {
 				ask, err := spindle.Abandon(ctx, func() (chan [2]net.Conn, error) {
 					select {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 )
 
 // TestDeadlines covers a deadline in the past, one in the future, and one that is
@@ -135,7 +136,7 @@ func TestCopyDeadlines(t *testing.T) {
 			waiting(t, ctx, 2, "Conn.Write")
 			check(t, in.SetReadDeadline(time.Unix(1, 0)))
 			n.Go(func(context.Context) error { _, err := io.Copy(io.Discard, sink); return err })
-			until(t, ctx, func() bool { return copied == 2 })
+			until.InTask(ctx, t, func() bool { return copied == 2 })
 			waiting(t, ctx, 1, "Conn.Write") // the source's
 			waiting(t, ctx, 1, "Conn.Read")
 			check(t, in.Close())

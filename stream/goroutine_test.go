@@ -117,7 +117,7 @@ func TestGoroutineCallsAfterTheRun(t *testing.T) {
 	var c *stream.Conn
 	var ln *stream.Listener
 	var waits sync.WaitGroup
-	check(t, spindle.RunWith(t.Context(), spindle.Options{On: l}, func(ctx context.Context) error {
+	check(t, spindle.Options{On: l}.Run(t.Context(), func(ctx context.Context) error {
 		c, _ = pair(t, ctx, "tcp")
 		ln = listen(t, ctx, "tcp")
 		for what, call := range map[string]func() error{
@@ -153,7 +153,7 @@ func TestGoroutineCallsAfterTheRun(t *testing.T) {
 		})
 	}
 	waits.Wait()
-	check(t, spindle.RunWith(t.Context(), spindle.Options{On: l}, func(ctx context.Context) error {
+	check(t, spindle.Options{On: l}.Run(t.Context(), func(ctx context.Context) error {
 		_, err := spindle.Blocking(ctx, func() (int, error) {
 			for range 200 {
 				calls("while another runs")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -43,7 +44,7 @@ func TestListenerClosedWithWaitersAndPending(t *testing.T) {
 		c, err := stream.Dial(ctx, "tcp", ln.Addr().String())
 		check(t, err)
 		fds := spindle.LoopOf(ctx).Stats().FDs
-		until(t, ctx, func() bool { return len(descriptors(t)) == before+2 }) // the pending one
+		until.InTask(ctx, t, func() bool { return len(descriptors(t)) == before+2 }) // the pending one
 		check(t, ln.Close())
 		_, err = c.Read(make([]byte, 1))
 		want(t, "Read by the peer of a pending connection", err, io.EOF, syscall.ECONNRESET)
@@ -67,7 +68,7 @@ func TestLoopClosesWithPendingConnections(t *testing.T) {
 			c, err := d.DialContext(t.Context(), "unix", path)
 			check(t, err)
 			t.Cleanup(func() { c.Close() })
-			until(t, ctx, func() bool { return len(descriptors(t)) == before+2 })
+			until.InTask(ctx, t, func() bool { return len(descriptors(t)) == before+2 })
 			c.Close()
 			if closeFirst {
 				closed := make(chan error, 1)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/short"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/stream"
 )
 
@@ -133,7 +134,7 @@ func TestManyConnections(t *testing.T) {
 		})
 		do := order(t, ln.Addr().String())
 		idle := func(n int) memory {
-			until(t, ctx, func() bool { return waits == n })
+			until.InTask(ctx, t, func() bool { return waits == n })
 			return inUse(t, ctx)
 		}
 		for range 10_000 { // after a peak the loop keeps some memory for the next one

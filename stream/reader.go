@@ -25,15 +25,12 @@ type Reader struct {
 	limit int
 }
 
-// LimitError reports a message longer than the Reader's limit. None of the message
-// was consumed.
-type LimitError struct {
-	Limit int
-}
+// ErrLimit reports a message longer than the Reader's limit. None of the message was
+// consumed. Test for it with errors.Is.
+var ErrLimit = errors.New("stream: a message is too long")
 
-func (e *LimitError) Error() string {
-	return fmt.Sprintf("stream: message longer than %d bytes", e.Limit)
-}
+// tooLong returns ErrLimit with the limit.
+func (r *Reader) tooLong() error { return fmt.Errorf("%w: more than %d bytes", ErrLimit, r.limit) }
 
 // IncompleteError reports that the stream ended within a message. It wraps
 // io.ErrUnexpectedEOF. A stream that ends between two messages returns io.EOF
@@ -85,14 +82,14 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// ReadExactly reads n bytes. If n exceeds the limit, it fails with a *LimitError
+// ReadExactly reads n bytes. If n exceeds the limit, it fails with ErrLimit
 // before it reads anything.
 func (r *Reader) ReadExactly(n int) ([]byte, error) {
 	switch {
 	case n < 0:
 		panic("stream: ReadExactly of a negative number")
 	case n > r.limit:
-		return nil, &LimitError{r.limit}
+		return nil, r.tooLong()
 	}
 	for r.Buffered() < n {
 		if err := r.fill(n); err != nil {
@@ -103,7 +100,7 @@ func (r *Reader) ReadExactly(n int) ([]byte, error) {
 }
 
 // ReadUntil reads up to and including the first delim. If the limit does not
-// suffice, it fails with a *LimitError; the bytes read so far are available through
+// suffice, it fails with ErrLimit; the bytes read so far are available through
 // Read.
 func (r *Reader) ReadUntil(delim []byte) ([]byte, error) {
 	if len(delim) == 0 {
@@ -114,12 +111,12 @@ func (r *Reader) ReadUntil(delim []byte) ([]byte, error) {
 		if i := bytes.Index(have[searched:], delim); i >= 0 {
 			n := searched + i + len(delim)
 			if n > r.limit {
-				return nil, &LimitError{r.limit}
+				return nil, r.tooLong()
 			}
 			return r.consume(n), nil
 		}
 		if len(have) >= r.limit {
-			return nil, &LimitError{r.limit}
+			return nil, r.tooLong()
 		}
 		searched = max(0, len(have)-len(delim)+1) // the delimiter may straddle two reads
 		if err := r.fill(len(have) + 1); err != nil {

@@ -32,7 +32,7 @@ type ServeConfig struct {
 	// and must not wait; c is still open.
 	//
 	// If OnError is nil, the server continues. Errors that a peer can cause
-	// (connection errors, the end of the stream, a *LimitError) are dropped; all
+	// (connection errors, the end of the stream, ErrLimit) are dropped; all
 	// others, and panics, are logged to ErrorLog.
 	OnError func(c *Conn, err error) error
 
@@ -59,7 +59,7 @@ func (sc ServeConfig) Serve(ctx context.Context, ln *Listener, handler func(ctx 
 	var acceptErr error // why accepting ended
 	err := spindle.WithScope(ctx, func(inner context.Context, handlers *spindle.Scope) error {
 		if sc.Drain > 0 {
-			handlers.Shield(true)
+			handlers.SetShield(true)
 			stop := spindle.LoopOf(ctx).Internal().AfterFunc(ctx, func() {
 				handlers.SetDeadline(spindle.Now(handlers).Add(sc.Drain))
 			})
@@ -247,7 +247,6 @@ func (s *server) failed(c *Conn, err error) error {
 // causedByPeer reports whether a peer can cause err.
 func causedByPeer(err error) bool {
 	var netErr net.Error
-	var limit *LimitError
-	return errors.As(err, &netErr) || errors.As(err, &limit) ||
+	return errors.As(err, &netErr) || errors.Is(err, ErrLimit) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }

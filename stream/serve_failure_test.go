@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/stream"
 )
 
@@ -30,7 +31,7 @@ func TestServeCancelledWhileAHandlerFails(t *testing.T) {
 			})
 		}, func(ctx context.Context, ln *stream.Listener, stop *spindle.Scope) {
 			dial(t, ctx, ln)
-			until(t, ctx, func() bool { return running })
+			until.InTask(ctx, t, func() bool { return running })
 			stop.Cancel(nil)
 		})
 		want(t, "Serve", err, context.Canceled)

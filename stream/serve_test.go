@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/stream"
 )
 
@@ -36,7 +37,7 @@ func served(t *testing.T, ctx context.Context, sc stream.ServeConfig, h handler,
 				return nil
 			})
 		})
-		until(t, ctx, func() bool { return serving != nil })
+		until.InTask(ctx, t, func() bool { return serving != nil })
 		client(ctx, ln, serving)
 		serving.Cancel(nil)
 	})
@@ -76,7 +77,7 @@ func TestServeUntilCancelled(t *testing.T) {
 			ask(t, a)
 			ask(t, b)
 			a.Close()
-			until(t, ctx, func() bool { return handlers == 1 })
+			until.InTask(ctx, t, func() bool { return handlers == 1 })
 			stop.Cancel(nil)
 			_, err := b.Read(make([]byte, 1))
 			want(t, "Read", err, io.EOF)
@@ -102,7 +103,7 @@ func TestServeUntilClosed(t *testing.T) {
 			check(t, ln.Close())
 			ask(t, c)
 			c.Close()
-			until(t, ctx, func() bool { return ended })
+			until.InTask(ctx, t, func() bool { return ended })
 		})
 		want(t, "Serve", err, net.ErrClosed)
 	})
@@ -120,7 +121,7 @@ func TestServeDrains(t *testing.T) {
 			c := dial(t, ctx, ln)
 			ask(t, c)
 			stop.Cancel(nil)
-			until(t, ctx, func() bool { _, err := stream.Dial(ctx, "tcp", ln.Addr().String()); return err != nil })
+			until.InTask(ctx, t, func() bool { _, err := stream.Dial(ctx, "tcp", ln.Addr().String()); return err != nil })
 			ask(t, c)
 			c.Close()
 		})
@@ -215,7 +216,7 @@ func closedOnEach(t *testing.T, n int) func(context.Context, *stream.Listener, *
 // other is logged with the peer's address. Neither ends the server.
 func TestServeContinuesAfterHandlerFails(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
-		failures := []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, &stream.LimitError{Limit: 1},
+		failures := []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, stream.ErrLimit,
 			fmt.Errorf("wrapped: %w", &net.OpError{Op: "read", Err: errors.New("reset")}),
 			errors.New("no such account"), &spindle.Canceled{}}
 		n := len(failures)
@@ -260,7 +261,7 @@ func TestServeOnErrorDecides(t *testing.T) {
 			return err
 		}, func(ctx context.Context, ln *stream.Listener, stop *spindle.Scope) {
 			closedOnEach(t, len(errs))(ctx, ln, stop)
-			until(t, ctx, func() bool { return len(waiters(ctx, "Listener.Accept")) == 0 })
+			until.InTask(ctx, t, func() bool { return len(waiters(ctx, "Listener.Accept")) == 0 })
 		})
 		if !slices.Equal(reported, errs) || !errors.Is(err, broken) || err.Error() != "ended: broken" {
 			t.Errorf("OnError got %v, Serve returned %v", reported, err)
@@ -353,7 +354,7 @@ func TestServeDrainsTheBacklog(t *testing.T) {
 						queued = append(queued, c)
 					}
 					stop.Cancel(nil)
-					until(t, ctx, func() bool {
+					until.InTask(ctx, t, func() bool {
 						c, err := stream.Dial(ctx, "tcp", ln.Addr().String())
 						if err == nil {
 							c.Close() // it is queued, and served as the others are

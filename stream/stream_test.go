@@ -12,6 +12,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/short"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/stream"
@@ -50,7 +51,7 @@ func onBackend(t *testing.T, backend string, fn func(t *testing.T, ctx context.C
 func run(t *testing.T, o spindle.Options, fn func(context.Context) error) {
 	t.Helper()
 	before := descriptors(t)
-	if err := spindle.RunWith(t.Context(), o, fn); err != nil {
+	if err := o.Run(t.Context(), fn); err != nil {
 		t.Errorf("Run: %v", err)
 	}
 	if after := descriptors(t); len(after) > len(before) {
@@ -121,18 +122,10 @@ func together(t *testing.T, ctx context.Context, fn func(ctx context.Context, n 
 	}))
 }
 
-// until lets other tasks run until cond holds.
-func until(t *testing.T, ctx context.Context, cond func() bool) {
-	t.Helper()
-	for !cond() {
-		check(t, spindle.Yield(ctx))
-	}
-}
-
 // waiting waits until n tasks wait for what.
 func waiting(t *testing.T, ctx context.Context, n int, what string) {
 	t.Helper()
-	until(t, ctx, func() bool { return len(waiters(ctx, what)) >= n })
+	until.InTask(ctx, t, func() bool { return len(waiters(ctx, what)) >= n })
 }
 
 func waiters(ctx context.Context, what string) (names []string) {

@@ -28,7 +28,7 @@ func runTask(t *testing.T, fn func(ctx context.Context) error) {
 // descriptors as run does: the peer may close its own after fn has returned.
 func runOn(t *testing.T, backend string, fn func(ctx context.Context) error) {
 	t.Helper()
-	if err := spindle.RunWith(t.Context(), spindle.Options{Loop: loop.Options{Backend: backend}}, fn); err != nil {
+	if err := (spindle.Options{Loop: loop.Options{Backend: backend}}).Run(t.Context(), fn); err != nil {
 		t.Fatal(err)
 	}
 }

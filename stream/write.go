@@ -106,17 +106,17 @@ func (c *Conn) borrowed(p []byte) bool {
 // as few system calls as possible. It does not modify bufs. (net.Buffers.WriteTo
 // does this only for net's own types; for a Conn it writes one buffer after the
 // other.)
-func (c *Conn) Writev(bufs [][]byte) (n int64, err error) {
+func (c *Conn) Writev(bufs [][]byte) (n int, err error) {
 	ctx := c.here()
 	if ctx == nil {
 		n, err := runInTask(c.loop(), c.nursery, "Conn.Writev",
-			func(ctx context.Context) (int64, error) { return c.writev(ctx, bufs) })
+			func(ctx context.Context) (int, error) { return c.writev(ctx, bufs) })
 		return n, c.netError("write", err)
 	}
 	return c.writev(ctx, bufs)
 }
 
-func (c *Conn) writev(ctx context.Context, bufs [][]byte) (n int64, err error) {
+func (c *Conn) writev(ctx context.Context, bufs [][]byte) (n int, err error) {
 	if err := spindle.Checkpoint(ctx); err != nil {
 		return 0, err
 	}
@@ -127,9 +127,9 @@ func (c *Conn) writev(ctx context.Context, bufs [][]byte) (n int64, err error) {
 	}
 	err = c.writeAll(ctx, "Conn.Writev", func() (int, error) {
 		m, err := c.socket.Writev(rest)
-		n += int64(max(m, 0))
+		n += max(m, 0)
 		rest = consume(rest, max(m, 0))
-		return left - int(n), err
+		return left - n, err
 	})
 	return n, c.netError("write", err)
 }

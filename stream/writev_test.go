@@ -25,13 +25,13 @@ func TestWritev(t *testing.T) {
 			}
 			all := bytes.Join(bufs, nil)
 			before := bytes.Join(bufs, []byte("|"))
-			for _, write := range []func([][]byte) (int64, error){a.Writev, func(bufs [][]byte) (int64, error) {
-				return spindle.Blocking(ctx, func() (int64, error) { return a.Writev(bufs) })
+			for _, write := range []func([][]byte) (int, error){a.Writev, func(bufs [][]byte) (int, error) {
+				return spindle.Blocking(ctx, func() (int, error) { return a.Writev(bufs) })
 			}} {
 				together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
 					n.Go(func(context.Context) error {
 						m, err := write(bufs)
-						if m != int64(len(all)) {
+						if m != len(all) {
 							t.Errorf("%d bytes", m)
 						}
 						return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/short"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -52,7 +53,7 @@ func TestAcceptOutOfDescriptors(t *testing.T) {
 			for period := 1; period <= short.Of(2); period++ {
 				on(t, l, func() { *fault, *calls = syscall.EMFILE, 0 })
 				c := dial(t, s)
-				until(t, l, func() bool { return *calls > 3 })
+				until.OnLoop(t, l, func() bool { return *calls > 3 })
 				on(t, l, func() {
 					if n := l.Stats().Turns; n > 2000 {
 						t.Errorf("%d turns while accepting fails", n)
@@ -67,7 +68,7 @@ func TestAcceptOutOfDescriptors(t *testing.T) {
 					t.Errorf("service has not resumed: %v", err)
 				}
 				c.Close()
-				until(t, l, func() bool { return s.Conns() == 0 })
+				until.OnLoop(t, l, func() bool { return s.Conns() == 0 })
 			}
 			on(t, l, func() {
 				var op *net.OpError
@@ -103,7 +104,7 @@ func TestAcceptCallbacksPanic(t *testing.T) {
 	on(t, l, func() { *fault = syscall.ENFILE })
 	drainedBy := func(c net.Conn) { drainAll(c) }
 	c := dial(t, s)
-	until(t, l, func() bool { return *calls > 2 })
+	until.OnLoop(t, l, func() bool { return *calls > 2 })
 	on(t, l, func() {
 		if panics != 1 {
 			t.Errorf("OnError was called %d times in one period", panics)
@@ -162,7 +163,7 @@ func TestResetBeforeAccept(t *testing.T) {
 			t.Error(err)
 		}
 		c.Close()
-		until(t, l, func() bool { return s.Conns() == 0 })
+		until.OnLoop(t, l, func() bool { return s.Conns() == 0 })
 	})
 }
 
@@ -276,9 +277,9 @@ func TestDrain(t *testing.T) {
 		conn.Close()
 	})
 	drainAll(c)
-	until(t, l, func() bool { return drained == 2 })
+	until.OnLoop(t, l, func() bool { return drained == 2 })
 	on(t, l, func() { s.Drain(func() { drained++ }) })
-	until(t, l, func() bool { return drained == 3 })
+	until.OnLoop(t, l, func() bool { return drained == 3 })
 	for _, misuse := range []func(){
 		func() { s.Drain(nil) },
 		func() { transport.Listen(l, "tcp", ":0", transport.Options{}) },

@@ -22,7 +22,7 @@ func echoing(t *testing.T, l *loop.Loop, o transport.DatagramOptions) *transport
 }
 
 func datagramPort(e *transport.Endpoint) string {
-	_, port, _ := net.SplitHostPort(e.LocalAddr().String())
+	_, port, _ := net.SplitHostPort(e.Info().Local.String())
 	return port
 }
 

@@ -30,7 +30,7 @@ func TestAnotherProtocol(t *testing.T) {
 		answer := ""
 		_, err := transport.Datagram(l, &datagramScript{
 			made: func(e *transport.Endpoint) {
-				e.SendTo([]byte("hello"), transport.Addr{AddrPort: netip.MustParseAddrPort(server.LocalAddr().String())})
+				e.SendTo([]byte("hello"), transport.Addr{AddrPort: netip.MustParseAddrPort(server.Info().Local.String())})
 			},
 			got: func(e *transport.Endpoint, p transport.Packet) {
 				answer = string(p.Data)

@@ -82,7 +82,7 @@ func endpoint(t *testing.T, l *loop.Loop, p transport.DatagramProtocol, o transp
 }
 
 func addrOf(e *transport.Endpoint) transport.Addr {
-	switch a := e.LocalAddr().(type) {
+	switch a := e.Info().Local.(type) {
 	case *net.UDPAddr:
 		return transport.Addr{AddrPort: netip.AddrPortFrom(a.AddrPort().Addr().Unmap(), a.AddrPort().Port())}
 	case *net.UnixAddr:
@@ -122,7 +122,7 @@ func datagramEcho(t *testing.T, l *loop.Loop, network, server, client string, co
 	o := transport.DatagramOptions{Network: network, Local: client}
 	to := addrOf(s)
 	if connected {
-		o.Remote = s.LocalAddr().String()
+		o.Remote = s.Info().Local.String()
 		to = transport.Addr{}
 	}
 	var got []string
@@ -153,7 +153,7 @@ func datagramEcho(t *testing.T, l *loop.Loop, network, server, client string, co
 			l.Stop()
 		},
 	}, o)
-	if remote := c.RemoteAddr(); connected != (remote != nil) {
+	if remote := c.Info().Remote; connected != (remote != nil) {
 		t.Errorf("connected to %v", remote)
 	}
 	run(t, l)

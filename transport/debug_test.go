@@ -47,7 +47,7 @@ func TestDebugPoisonsLentData(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := e.SendTo([]byte("hello"), transport.Addr{AddrPort: e.LocalAddr().(*net.UDPAddr).AddrPort()}); err != nil {
+		if err := e.SendTo([]byte("hello"), transport.Addr{AddrPort: e.Info().Local.(*net.UDPAddr).AddrPort()}); err != nil {
 			t.Fatal(err)
 		}
 		check("datagram")

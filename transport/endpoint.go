@@ -217,19 +217,13 @@ func (e *Endpoint) opErrorTo(op string, to Addr, err error) error {
 // Loop returns the loop that the endpoint is on.
 func (e *Endpoint) Loop() *loop.Loop { return e.st.sockets.L }
 
-// LocalAddr returns the address that the endpoint receives at. It is never nil: once
-// the endpoint is lost, it is an empty address.
-func (e *Endpoint) LocalAddr() net.Addr {
+// localAddr returns the address that the endpoint receives at. Once the endpoint is lost, it is
+// an empty address.
+func (e *Endpoint) localAddr() net.Addr {
 	if local, _ := e.addrs(); local != nil {
 		return local
 	}
 	return sock.NetAddr(e.network, kernel.Addr{})
-}
-
-// RemoteAddr returns the address of the connected peer, or nil if there is none.
-func (e *Endpoint) RemoteAddr() net.Addr {
-	_, remote := e.addrs()
-	return remote
 }
 
 func (e *Endpoint) addrs() (local, remote net.Addr) {
@@ -244,7 +238,8 @@ func (e *Endpoint) addrs() (local, remote net.Addr) {
 func (e *Endpoint) Info() Info {
 	e.checkLoop("Info")
 	info := Info{In: e.in, Out: e.out, Unsent: e.queuedBytes, Reading: !e.phase.closing(), Closing: e.phase.closing()}
-	info.Local, info.Remote = e.LocalAddr(), e.RemoteAddr()
+	_, info.Remote = e.addrs()
+	info.Local = e.localAddr()
 	return info
 }
 

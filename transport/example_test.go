@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spindleloop/spindle/internal/tlstest"
@@ -267,7 +268,7 @@ func ExampleDatagram() {
 			fmt.Printf("%s\n", p.Data)
 			l.Stop()
 		},
-	}, transport.DatagramOptions{Remote: server.LocalAddr().String()})
+	}, transport.DatagramOptions{Remote: server.Info().Local.String()})
 	if err != nil {
 		panic(err)
 	}
@@ -275,4 +276,58 @@ func ExampleDatagram() {
 		panic(err)
 	}
 	// Output: HELLO
+}
+
+// mover hands each connection over to another loop, with the protocol for it there. It reads
+// nothing before: what the peer has sent is received there.
+type mover struct {
+	to    *loop.Loop
+	there transport.Protocol
+}
+
+func (m mover) ConnectionMade(c *transport.Conn) {
+	nc, err := c.Detach()
+	if err != nil {
+		c.Abort()
+		return
+	}
+	err = m.to.Post(func() {
+		defer nc.Close() // Wrap has duplicated it
+		if _, err := transport.Wrap(m.to, nc.(syscall.Conn), m.there); err != nil {
+			log.Print(err)
+		}
+	})
+	if err != nil {
+		nc.Close()
+	}
+}
+func (mover) DataReceived(*transport.Conn, []byte)  {}
+func (mover) ConnectionLost(*transport.Conn, error) {}
+
+// A connection moves to the loop that owns its room, where the state of the room needs no lock.
+func ExampleConn_Detach() {
+	g, err := loop.NewGroup(2, loop.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer g.Close()
+	lobby, room := g.Loops()[0], g.Loops()[1]
+	server, err := transport.Listen(lobby, "tcp", "127.0.0.1:0", transport.Options{
+		Protocol: func() transport.Protocol { return mover{room, printer{room}} },
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() {
+		c, err := net.Dial("tcp", server.Addr().String())
+		if err != nil {
+			log.Fatal(err)
+		}
+		io.WriteString(c, "to the room\n")
+		c.Close()
+	}()
+	if err := g.Run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	// Output: to the room
 }

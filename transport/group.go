@@ -30,7 +30,8 @@ func ListenGroup(g *loop.Group, network, address string, o Options) (*Server, er
 	if o.Spread > FewestConns {
 		panic("transport: ListenGroup with an unknown Spread")
 	}
-	if network == "unix" && o.Spread == ReusePort {
+	o.checkSock("ListenGroup", network, address)
+	if o.Spread == ReusePort && (network == "unix" || o.Sock != nil) {
 		o.Spread = RoundRobin
 	}
 	s := &Server{o: o, network: network}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -163,7 +164,7 @@ func TestFifteenThousandConns(t *testing.T) {
 		})
 		wantIdle(t, l)
 		c.leave(t)
-		until(t, l, func() bool { return s.Conns() == 0 })
+		until.OnLoop(t, l, func() bool { return s.Conns() == 0 })
 		on(t, l, func() {
 			if p.made != high || p.lost != high || p.failed != 0 || l.Stats().FDs != 1 {
 				t.Errorf("%+v of %d, %d watched", *p, high, l.Stats().FDs)
@@ -206,7 +207,7 @@ func TestDescriptorLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Fprintln(c.in, 60)
-	until(t, l, func() bool { return failures > 0 })
+	until.OnLoop(t, l, func() bool { return failures > 0 })
 	done := make(chan bool)
 	on(t, l, func() {
 		turns := l.Stats().Turns
@@ -226,5 +227,5 @@ func TestDescriptorLimit(t *testing.T) {
 	}
 	c.grow(t, 60)
 	c.leave(t)
-	until(t, l, func() bool { return s.Conns() == 0 && p.lost == 60 })
+	until.OnLoop(t, l, func() bool { return s.Conns() == 0 && p.lost == 60 })
 }

@@ -64,7 +64,7 @@ func (w writePhase) paused() bool { return w == writePausing || w == writePaused
 func (w writePhase) reported() bool { return w == writeFlowing || w == writePaused }
 
 // connMarks are facts about a Conn that change independently of its phases and of one
-// another. The handshake is one of them: StartTLSClient and StartTLSServer begin it on a
+// another. The handshake is one of them: StartTLS begins it on a
 // connection that was announced, and Close and WriteEOF may come while it is under way.
 type connMarks uint8
 

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -177,7 +178,7 @@ func TestHalfOpenConn(t *testing.T) {
 			if got, err := io.ReadAll(peer); string(got) != string(sent) || err != nil {
 				t.Errorf("%d of %d bytes, %v", len(got), len(sent), err)
 			}
-			until(t, l, func() bool { return s.Conns() == 0 })
+			until.OnLoop(t, l, func() bool { return s.Conns() == 0 })
 		}
 	})
 }

@@ -34,9 +34,15 @@ type Options struct {
 	// spreads connections over them.
 	ReusePort bool
 
-	// Spread selects how ListenGroup and WrapListenerGroup distribute connections
-	// over the loops.
+	// Spread selects how ListenGroup distributes connections over the loops.
 	Spread Spread
+
+	// Sock is a socket that already listens: a *net.TCPListener, a *net.UnixListener, or an
+	// inherited *os.File. Network and address must be empty then. The descriptor is
+	// duplicated, as by Wrap; both accept while both are open. Close leaves the socket to
+	// its other owners, and does not remove the path of a Unix socket. In a group the first
+	// loop accepts, and stops when it runs next after Close; ReusePort means RoundRobin.
+	Sock syscall.Conn
 
 	// Delay lets the system collect small writes to TCP peers (Nagle's
 	// algorithm). By default they are sent at once.
@@ -102,8 +108,16 @@ func Listen(l *loop.Loop, network, address string, o Options) (*Server, error) {
 	if o.Protocol == nil {
 		panic("transport: Listen without a Protocol")
 	}
+	o.checkSock("Listen", network, address)
 	s := &Server{o: o, network: network}
 	return s.start("Listen", []*loop.Loop{l}, func(sh *shard) error { return sh.listen(network, address) })
+}
+
+// checkSock panics if an address is given as well as Sock.
+func (o *Options) checkSock(op, network, address string) {
+	if o.Sock != nil && network+address != "" {
+		panic("transport: " + op + " with Options.Sock and an address; leave network and address empty")
+	}
 }
 
 // start makes the shards and calls listen for each one that accepts: the first, or
@@ -157,7 +171,7 @@ func (s *Server) Conns() int { return int(s.open.Load()) }
 
 // Close stops accepting; connections stay open. New connections are refused from now on,
 // even if the loop does not run. The path of a Unix socket is removed, unless another
-// socket has taken its place. A socket of WrapListener is left to its other owners; a
+// socket has taken its place. The socket Options.Sock is left to its other owners; a
 // loop that is not running stops accepting when it runs next. Closing again does nothing.
 func (s *Server) Close() error {
 	if s.phase.Swap(serverClosed) == serverClosed {

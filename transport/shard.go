@@ -33,6 +33,9 @@ type shard struct {
 
 // listen binds a socket of the shard's own.
 func (sh *shard) listen(network, address string) error {
+	if sh.s.o.Sock != nil {
+		return sh.wrapListener(sh.s.o.Sock)
+	}
 	fd, err := sh.st.bind(network, address, sock.Binding{
 		Backlog:   sh.s.o.Backlog,
 		ReusePort: sh.s.o.ReusePort,

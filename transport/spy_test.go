@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/internal/sock"
@@ -152,24 +151,6 @@ func on(t testing.TB, l *loop.Loop, fn func()) {
 		defer close(done)
 		fn()
 	}); err != nil {
-		t.Fatal(err)
-	}
-	<-done
-}
-
-// until waits until condition, which is called on the loop, reports true.
-func until(t testing.TB, l *loop.Loop, condition func() bool) {
-	t.Helper()
-	done := make(chan bool)
-	var check func()
-	check = func() {
-		if condition() {
-			close(done)
-			return
-		}
-		l.CallLater(time.Millisecond, check)
-	}
-	if err := l.Post(check); err != nil {
 		t.Fatal(err)
 	}
 	<-done

@@ -231,8 +231,12 @@ func (q *sendQueue) moveToRaw() (n int) {
 	return n
 }
 
-// StartTLSOptions configure StartTLSServer and StartTLSClient.
+// StartTLSOptions configure StartTLS.
 type StartTLSOptions struct {
+	// Server is set for the server side of the handshake. The client side needs ServerName
+	// or InsecureSkipVerify in its configuration.
+	Server bool
+
 	// HandshakeTimeout limits the handshake. Zero means 10 seconds, negative means
 	// no limit.
 	HandshakeTimeout time.Duration
@@ -242,8 +246,8 @@ type StartTLSOptions struct {
 	Ahead []byte
 }
 
-// StartTLSServer starts TLS on a plain connection, as the server side, and calls
-// secured when the handshake is done. It corresponds to asyncio's start_tls.
+// StartTLS starts TLS on a plain connection, and calls secured when the handshake is done.
+// It corresponds to asyncio's start_tls.
 //
 // Bytes written before are sent first, unencrypted. Bytes written from now on wait for
 // the handshake, and no data is delivered until then. If the handshake fails, the
@@ -251,15 +255,11 @@ type StartTLSOptions struct {
 //
 // It fails with net.ErrClosed on a connection that is closed for writing, and with
 // ErrUnsent while a file is queued. It panics on a connection that is already secured.
-func (c *Conn) StartTLSServer(config *tls.Config, o StartTLSOptions, secured func()) error {
-	c.checkLoop("StartTLSServer")
-	return c.startTLS(asServer, config, o, secured)
-}
-
-// StartTLSClient is like StartTLSServer for the client side. config must set ServerName
-// or InsecureSkipVerify.
-func (c *Conn) StartTLSClient(config *tls.Config, o StartTLSOptions, secured func()) error {
-	c.checkLoop("StartTLSClient")
+func (c *Conn) StartTLS(config *tls.Config, secured func(), o StartTLSOptions) error {
+	c.checkLoop("StartTLS")
+	if o.Server {
+		return c.startTLS(asServer, config, o, secured)
+	}
 	if err := tlsio.CheckRenegotiation(config); err != nil {
 		return c.opError("handshake", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/tlstest"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -193,7 +194,7 @@ func TestTLSDataAfterCloseNotify(t *testing.T) {
 			t.Error("EOFReceived was called again")
 		}
 		reset(t, peer.Raw.TCPConn)
-		until(t, l, func() bool {
+		until.OnLoop(t, l, func() bool {
 			c.Write([]byte("hello"))
 			return c.IsClosing()
 		})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/tlstest"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -42,7 +43,7 @@ func TestTLSThousandConns(t *testing.T) {
 			}, TLS: tlstest.Identity().Client, HandshakeTimeout: time.Minute, OnError: func(err error) { t.Error(err) }})
 		}
 	})
-	until(t, l, func() bool { return open == n || t.Failed() })
+	until.OnLoop(t, l, func() bool { return open == n || t.Failed() })
 	on(t, l, func() {
 		for _, c := range conns {
 			c.Close()
@@ -265,5 +266,5 @@ func TestTLSSessionResumption(t *testing.T) {
 			t.Errorf("resumed: %v", got)
 		}
 	}
-	until(t, l, func() bool { return s.Conns() == 0 })
+	until.OnLoop(t, l, func() bool { return s.Conns() == 0 })
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/internal/tlstest"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -90,7 +91,7 @@ func TestTLSCloseWithQueuedStep(t *testing.T) {
 	})
 	<-busy
 	close(g.open)
-	until(t, l, func() bool { return l.Stats().Jobs == 2 })
+	until.OnLoop(t, l, func() bool { return l.Stats().Jobs == 2 })
 	l.Stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -125,7 +126,7 @@ func TestTLSSlowHandshakes(t *testing.T) {
 		}
 	})
 	on(t, l, s.AbortConns)
-	until(t, l, func() bool { return s.Conns() == 0 })
+	until.OnLoop(t, l, func() bool { return s.Conns() == 0 })
 }
 
 // TestTLSHandshakeBesideBlockingWork: a handshake does not wait for the loop's own workers.
@@ -174,7 +175,7 @@ func TestTLSBusyWorkers(t *testing.T) {
 	shaken := make(chan error, 1)
 	peer := tlstest.NewPeer(dial(t, s).(*net.TCPConn), tls.Client, tlstest.Identity().Client)
 	go func() { shaken <- peer.Handshake() }()
-	until(t, l, func() bool { return l.Stats().Timers > 1 }) // the job was refused
+	until.OnLoop(t, l, func() bool { return l.Stats().Timers > 1 }) // the job was refused
 	close(release)
 	if err := <-shaken; err != nil {
 		t.Error(err)

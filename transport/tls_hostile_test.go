@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/tlstest"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -62,7 +63,7 @@ func TestTLSNotReadingPeerUpdatesKeys(t *testing.T) {
 		peer.Raw.Write(append(f.RequestKeyUpdate(), f.Record(tlstest.DataRecord, 'k', 'e', 'y')...))
 		wantResponsive(t, l)
 	}
-	until(t, l, func() bool { return got.String() == "keykeykeykeykey" })
+	until.OnLoop(t, l, func() bool { return got.String() == "keykeykeykeykey" })
 	sent := block(16 << 20)
 	all := make([]byte, len(sent))
 	if _, err := io.ReadFull(peer, all); err != nil || !bytes.Equal(all, sent) {
@@ -85,7 +86,7 @@ func TestTLSUnreadKeyUpdatesAreLimited(t *testing.T) {
 		if _, err := peer.Raw.Write(append(f.RequestKeyUpdate(), f.Record(tlstest.DataRecord, 'k')...)); err != nil {
 			break
 		}
-		until(t, l, func() bool { return got.Len() >= requests || c.IsClosing() })
+		until.OnLoop(t, l, func() bool { return got.Len() >= requests || c.IsClosing() })
 		var after int
 		var over bool
 		on(t, l, func() { after, over = c.Unsent(), c.IsClosing() })

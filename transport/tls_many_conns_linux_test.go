@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/tlstest"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -75,5 +76,5 @@ func TestTLSIdleConnections(t *testing.T) {
 	}
 	wantIdle(t, l)
 	c.leave(t)
-	until(t, l, func() bool { return s.Conns() == 0 })
+	until.OnLoop(t, l, func() bool { return s.Conns() == 0 })
 }

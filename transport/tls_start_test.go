@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/tlstest"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
 
 // servingStartTLS returns a protocol that starts TLS when the client requests it.
 func servingStartTLS(t *testing.T, lost chan error, o transport.StartTLSOptions) *spy {
+	o.Server = true
 	clear := true
 	return &spy{
 		data: func(c *transport.Conn, data []byte) {
@@ -30,7 +32,7 @@ func servingStartTLS(t *testing.T, lost chan error, o transport.StartTLSOptions)
 			clear = false
 			o.Ahead = rest
 			c.Write([]byte("go on\n"))
-			if err := c.StartTLSServer(tlstest.Identity().Server, o, func() { c.Write([]byte("secured ")) }); err != nil {
+			if err := c.StartTLS(tlstest.Identity().Server, func() { c.Write([]byte("secured ")) }, o); err != nil {
 				t.Error(err)
 			}
 			if c.TLS() != nil {
@@ -117,7 +119,7 @@ func TestStartTLSBothEnds(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				if err := c.StartTLSServer(tlstest.Identity().Server, transport.StartTLSOptions{}, c.ResumeReading); err != nil {
+				if err := c.StartTLS(tlstest.Identity().Server, c.ResumeReading, transport.StartTLSOptions{Server: true}); err != nil {
 					t.Error(err)
 				}
 				c.Write(after)
@@ -131,7 +133,7 @@ func TestStartTLSBothEnds(t *testing.T) {
 			tb: t,
 			data: func(c *transport.Conn, data []byte) {
 				if got = append(got, data...); len(got) == len(before) {
-					if err := c.StartTLSClient(tlstest.Identity().Client, transport.StartTLSOptions{}, func() {}); err != nil {
+					if err := c.StartTLS(tlstest.Identity().Client, func() {}, transport.StartTLSOptions{}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -173,7 +175,7 @@ func TestStartTLSErrors(t *testing.T) {
 	}
 	defer file.Close()
 	start := func(c *transport.Conn) error {
-		return c.StartTLSServer(tlstest.Identity().Server, transport.StartTLSOptions{}, func() {})
+		return c.StartTLS(tlstest.Identity().Server, func() {}, transport.StartTLSOptions{Server: true})
 	}
 	tried := make(chan bool, 1)
 	for _, try := range []func(c *transport.Conn){
@@ -193,7 +195,7 @@ func TestStartTLSErrors(t *testing.T) {
 		func(c *transport.Conn) {
 			config := tlstest.Identity().Client.Clone()
 			config.Renegotiation = tls.RenegotiateFreelyAsClient
-			if err := c.StartTLSClient(config, transport.StartTLSOptions{}, func() {}); !errors.Is(err, errors.ErrUnsupported) {
+			if err := c.StartTLS(config, func() {}, transport.StartTLSOptions{}); !errors.Is(err, errors.ErrUnsupported) {
 				t.Errorf("StartTLS with renegotiation: %v", err)
 			}
 			tried <- true
@@ -215,7 +217,7 @@ func TestStartTLSErrors(t *testing.T) {
 		peer := dial(t, s)
 		<-tried
 		peer.Close()
-		until(t, l, func() bool { return s.Conns() == 0 })
+		until.OnLoop(t, l, func() bool { return s.Conns() == 0 })
 	}
 }
 
@@ -227,7 +229,7 @@ func TestStartTLSSilentPeer(t *testing.T) {
 		l, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
 			return &spy{made: func(c *transport.Conn) {
 				c.Write(before)
-				c.StartTLSServer(tlstest.Identity().Server, transport.StartTLSOptions{}, func() {})
+				c.StartTLS(tlstest.Identity().Server, func() {}, transport.StartTLSOptions{Server: true})
 				c.Write([]byte("secret"))
 				c.Close()
 			}}
@@ -238,6 +240,6 @@ func TestStartTLSSilentPeer(t *testing.T) {
 		}
 		wantIdle(t, l)
 		peer.Close()
-		until(t, l, func() bool { return s.Conns() == 0 })
+		until.OnLoop(t, l, func() bool { return s.Conns() == 0 })
 	})
 }

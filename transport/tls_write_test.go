@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -52,7 +53,7 @@ func TestTLSWaterMarksAndAfterFlush(t *testing.T) {
 		if _, err := io.ReadFull(peer, got); err != nil || !bytes.Equal(got, sent) {
 			t.Fatal("received bytes differ:", err)
 		}
-		until(t, l, func() bool { return resumed && flushed && c.Unsent() == 0 })
+		until.OnLoop(t, l, func() bool { return resumed && flushed && c.Unsent() == 0 })
 	})
 }
 
@@ -216,5 +217,5 @@ func TestTLSWaterMarksCountRecords(t *testing.T) {
 	if n := <-paused; n <= 10_000 {
 		t.Errorf("PauseWriting at %d unsent bytes", n)
 	}
-	until(t, l, func() bool { return s.Conns() == 0 })
+	until.OnLoop(t, l, func() bool { return s.Conns() == 0 })
 }

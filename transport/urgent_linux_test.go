@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -40,7 +41,7 @@ func TestUrgentData(t *testing.T) {
 				}
 			})
 		})
-		until(t, l, func() bool { return len(got) >= 4 })
+		until.OnLoop(t, l, func() bool { return len(got) >= 4 })
 		wantIdle(t, l)
 		on(t, l, func() {
 			if string(got) != "abcd" {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/short"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -72,7 +73,7 @@ func TestPeerThatNeverReads(t *testing.T) {
 		l, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{}, p.spy)
 		before := heapInUse()
 		c := dial(t, s)
-		until(t, l, func() bool { return p.paused })
+		until.OnLoop(t, l, func() bool { return p.paused })
 		wantIdle(t, l)
 		if after := heapInUse(); after > before+high+slack {
 			t.Errorf("memory grew by %d bytes", after-before)
@@ -193,7 +194,7 @@ func TestSetProtocolWhilePaused(t *testing.T) {
 	on(t, l, func() { c.SetProtocol(next) })
 	on(t, l, func() { c.AfterFlush(func(error) { c.Loop().CallLater(1e6, func() { c.Close() }) }) })
 	drainAll(peer)
-	until(t, l, func() bool { return next.isLost })
+	until.OnLoop(t, l, func() bool { return next.isLost })
 	on(t, l, func() {
 		if len(log) != 3 || log[0] != "first paused" || log[1] != "next paused" || log[2] != "next resumed" {
 			t.Errorf("%q", log)
@@ -211,7 +212,7 @@ func TestThousandSlowReaders(t *testing.T) {
 	for range readers {
 		conns = append(conns, dial(t, s))
 	}
-	until(t, l, func() bool { return s.Conns() == readers })
+	until.OnLoop(t, l, func() bool { return s.Conns() == readers })
 	var done sync.WaitGroup
 	for part := range 4 {
 		done.Go(func() {
@@ -237,5 +238,5 @@ func TestThousandSlowReaders(t *testing.T) {
 		})
 	}
 	done.Wait()
-	until(t, l, func() bool { return s.Conns() == 0 })
+	until.OnLoop(t, l, func() bool { return s.Conns() == 0 })
 }

@@ -34,33 +34,6 @@ func Wrap(l *loop.Loop, c syscall.Conn, p Protocol) (*Conn, error) {
 	return st.wrap(fd, shape, p)
 }
 
-// WrapListener is like Listen for a socket that already listens: a *net.TCPListener, a
-// *net.UnixListener, or an inherited *os.File. It duplicates the descriptor like Wrap;
-// both accept while both are open. Closing the server does not remove the path of a
-// Unix socket.
-func WrapListener(l *loop.Loop, ln syscall.Conn, o Options) (*Server, error) {
-	if o.Protocol == nil {
-		panic("transport: WrapListener without a Protocol")
-	}
-	s := &Server{o: o}
-	return s.start("WrapListener", []*loop.Loop{l}, func(sh *shard) error { return sh.wrapListener(ln) })
-}
-
-// WrapListenerGroup is like WrapListener for a group. Call it before the group runs. The
-// first loop accepts and hands connections over to the others by RoundRobin or
-// FewestConns; the zero Spread means RoundRobin. Close leaves the socket to its other
-// owners: the first loop stops accepting when it runs next.
-func WrapListenerGroup(g *loop.Group, ln syscall.Conn, o Options) (*Server, error) {
-	if o.Protocol == nil {
-		panic("transport: WrapListenerGroup without a Protocol")
-	}
-	if o.Spread == ReusePort {
-		o.Spread = RoundRobin
-	}
-	s := &Server{o: o}
-	return s.startGroup("WrapListenerGroup", g, func(sh *shard) error { return sh.wrapListener(ln) })
-}
-
 // wrapListener accepts on a socket that already listens.
 func (sh *shard) wrapListener(ln syscall.Conn) error {
 	fd, network, err := sh.st.adoptListener(ln)
@@ -98,7 +71,7 @@ func (st *loopState) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error)
 	case shape.Type != kernel.Stream:
 		err = syscall.EPROTOTYPE
 	case shape.Listening:
-		err = fmt.Errorf("the socket listens; use WrapListener: %w", syscall.EPROTOTYPE)
+		err = fmt.Errorf("the socket listens; use Listen with Options.Sock: %w", syscall.EPROTOTYPE)
 	default:
 		_, err = k.PeerAddr(fd)
 	}
@@ -168,6 +141,8 @@ var ErrUnsent = errors.New("transport: the connection has unsent bytes; wait wit
 // data is lost: data that was not received yet can be read from the net.Conn, and Detach
 // fails with ErrUnsent while bytes are unsent. It fails with errors.ErrUnsupported for a
 // pipe, for a connection secured by TLS, and in a simulation.
+//
+// To place a connection on another loop, post a function there that calls Wrap with the net.Conn.
 func (c *Conn) Detach() (net.Conn, error) {
 	c.checkLoop("Detach")
 	if c.is(hasGathered) {

@@ -10,9 +10,9 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// TestWrapListenerGroup: all loops serve an existing listener, which stays usable when
+// TestListenGroupOnASocket: all loops serve an existing listener, which stays usable when
 // the server is closed.
-func TestWrapListenerGroup(t *testing.T) {
+func TestListenGroupOnASocket(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
 			withGroups(t, 2, func(t *testing.T, g *loop.Group) {
@@ -26,7 +26,9 @@ func TestWrapListenerGroup(t *testing.T) {
 				}
 				defer ln.Close()
 				p := newConnCounter()
-				s, err := transport.WrapListenerGroup(g, ln.(syscall.Conn), p.options(0))
+				o := p.options(0)
+				o.Sock = ln.(syscall.Conn)
+				s, err := transport.ListenGroup(g, "", "", o)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -83,10 +85,12 @@ func wantAccepts(t *testing.T, ln net.Listener) {
 	}
 }
 
-func TestWrapListenerGroupErrors(t *testing.T) {
+func TestListenGroupOnASocketErrors(t *testing.T) {
 	withGroups(t, 1, func(t *testing.T, g *loop.Group) {
 		near, _ := tcpPair(t)
-		if _, err := transport.WrapListenerGroup(g, near, newConnCounter().options(0)); err == nil {
+		o := newConnCounter().options(0)
+		o.Sock = near
+		if _, err := transport.ListenGroup(g, "", "", o); err == nil {
 			t.Error("a connection was wrapped as a listener")
 		}
 	})

@@ -3,10 +3,12 @@ package transport_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -246,10 +248,23 @@ func TestWrapErrors(t *testing.T) {
 		t.Errorf("an invalid descriptor: %v", err)
 	}
 	near, _ := tcpPair(t)
-	o := transport.Options{Protocol: func() transport.Protocol { return &script{} }}
-	if _, err := transport.WrapListener(l, near, o); !errors.Is(err, syscall.EPROTOTYPE) {
+	o := transport.Options{Protocol: func() transport.Protocol { return &script{} }, Sock: near}
+	if _, err := transport.Listen(l, "", "", o); !errors.Is(err, syscall.EPROTOTYPE) {
 		t.Errorf("a connection as a listener: %v", err)
 	}
+}
+
+// TestListenOnASocketWithAnAddress: it is one or the other.
+func TestListenOnASocketWithAnAddress(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
+		near, _ := tcpPair(t)
+		defer func() {
+			if text := fmt.Sprint(recover()); !strings.Contains(text, "Listen with Options.Sock and an address") {
+				t.Errorf("panic %q", text)
+			}
+		}()
+		transport.Listen(l, "tcp", "127.0.0.1:0", transport.Options{Protocol: func() transport.Protocol { return &script{} }, Sock: near})
+	})
 }
 
 func TestWrapWithoutNative(t *testing.T) {
@@ -332,7 +347,7 @@ func TestWrapDataBeforeMade(t *testing.T) {
 	})
 }
 
-func TestWrapListener(t *testing.T) {
+func TestListenOnASocket(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
 			withLoops(t, func(t *testing.T, l *loop.Loop) {
@@ -345,7 +360,7 @@ func TestWrapListener(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer ln.Close()
-				s, err := transport.WrapListener(l, ln.(syscall.Conn), transport.Options{
+				s, err := transport.Listen(l, "", "", transport.Options{Sock: ln.(syscall.Conn),
 					Protocol: func() transport.Protocol {
 						return &script{
 							made: func(c *transport.Conn) { c.Write([]byte("hello")); c.Close() },
