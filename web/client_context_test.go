@@ -69,7 +69,7 @@ func TestTransportOfAGoroutineFailsWithTheCause(t *testing.T) {
 						cancel := func() (int, error) { s.Cancel(cause); return 0, nil }
 						_, err := spindle.Blocking(ctx, func() (int, error) {
 							if before {
-								spindle.FromGoroutine(ctx, l, cancel)
+								spindle.CallOn(ctx, l, func(context.Context) (int, error) { return cancel() })
 							} else {
 								go func() {
 									<-asked

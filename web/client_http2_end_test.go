@@ -52,8 +52,8 @@ func TestTransportHTTP2HostileResponses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			base := h2script(t, func(n int, p *peer) {
-				if ids := p.heads(1); len(ids) > 0 {
-					say(p, ids[0])
+				if id, err := p.awaitHead(); err == nil {
+					say(p, id)
 					p.drainReads()
 				}
 			})
@@ -123,7 +123,7 @@ func TestTransportHTTP2IdleConnectionEnds(t *testing.T) {
 	} {
 		codes := make(chan http2.Code, 1)
 		base := h2script(t, func(n int, p *peer) {
-			p.answer(p.heads(1)[0], "ok")
+			p.answer(p.head(), "ok")
 			codes <- p.ended()
 		})
 		tr.Protocols = h2c()
@@ -184,7 +184,7 @@ func TestTransportHTTP2UploadEndsWithItsResponse(t *testing.T) {
 	for _, body := range []string{"", "done"} {
 		codes := make(chan http2.Code, 1)
 		base := h2script(t, func(n int, p *peer) {
-			id := p.heads(1)[0]
+			id := p.head()
 			if body != "" {
 				p.answer(id, body)
 			} else {

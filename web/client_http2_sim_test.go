@@ -101,7 +101,7 @@ func TestSimulatedTransportHTTP2InGrace(t *testing.T) {
 			client.Exec(func(o loop.Options) error {
 				ends, cancel := context.WithCancel(context.Background())
 				var failed error
-				err := spindle.RunWith(ends, spindle.Options{Loop: o}, func(ctx context.Context) error {
+				err := spindle.Options{Loop: o}.Run(ends, func(ctx context.Context) error {
 					c := &http.Client{Transport: &web.Transport{Protocols: h2c()}}
 					return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 						for _, d := range after {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -149,22 +150,26 @@ func h2script(t testing.TB, talk func(n int, p *peer)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	serveOne := func(n int) bool {
+		nc, err := ln.Accept()
+		if err != nil {
+			return false
+		}
+		defer nc.Close()
+		nc.SetDeadline(time.Now().Add(30 * time.Second))
+		p := &peer{t: t, nc: nc, br: bufio.NewReader(nc), dec: hpack.NewDecoder(4096, nil)}
+		p.enc = hpack.NewEncoder(&p.buf)
+		if _, err := io.ReadFull(p.br, make([]byte, len(http2.Preface))); err == nil {
+			p.send(settingsFrame, 0, 0, nil)
+			talk(n, p)
+		}
+		return true
+	}
 	ended := make(chan bool)
 	go func() {
 		defer close(ended)
-		for n := 1; ; n++ {
-			nc, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			nc.SetDeadline(time.Now().Add(30 * time.Second))
-			p := &peer{t: t, nc: nc, br: bufio.NewReader(nc), dec: hpack.NewDecoder(4096, nil)}
-			p.enc = hpack.NewEncoder(&p.buf)
-			if _, err := io.ReadFull(p.br, make([]byte, len(http2.Preface))); err == nil {
-				p.send(settingsFrame, 0, 0, nil)
-				talk(n, p)
-			}
-			nc.Close()
+		defer ln.Close() // a script that fails exits the goroutine, and clients must not wait then
+		for n := 1; serveOne(n); n++ {
 		}
 	}()
 	t.Cleanup(func() {
@@ -174,18 +179,24 @@ func h2script(t testing.TB, talk func(n int, p *peer)) string {
 	return "http://" + ln.Addr().String()
 }
 
-// heads receives n requests, and returns their streams.
-func (p *peer) heads(n int) (ids []uint32) {
-	for len(ids) < n {
-		f, err := p.read()
-		if err != nil {
-			return ids
-		}
-		if f.kind == headersFrame {
-			ids = append(ids, f.id)
+// head receives a request, and returns its stream. If there is none, the test fails and the script ends.
+func (p *peer) head() uint32 {
+	p.t.Helper()
+	id, err := p.awaitHead()
+	if err != nil {
+		p.t.Errorf("waiting for a request: %v", err)
+		runtime.Goexit()
+	}
+	return id
+}
+
+// awaitHead receives a request, or the end of the connection.
+func (p *peer) awaitHead() (id uint32, err error) {
+	for {
+		if f, err := p.read(); err != nil || f.kind == headersFrame {
+			return f.id, err
 		}
 	}
-	return ids
 }
 
 func (p *peer) answer(id uint32, body string) {
@@ -200,9 +211,9 @@ func (p *peer) drainReads() { io.Copy(io.Discard, p.br) }
 func TestTransportHTTP2RepeatsRefusedRequests(t *testing.T) {
 	t.Parallel()
 	base := h2script(t, func(n int, p *peer) {
-		id := p.heads(1)[0]
+		id := p.head()
 		p.send(resetFrame, 0, id, number(uint32(http2.RefusedStream)))
-		p.answer(p.heads(1)[0], "again")
+		p.answer(p.head(), "again")
 		p.drainReads()
 	})
 	tasks(t, func(ctx context.Context) {
@@ -218,16 +229,18 @@ func TestTransportHTTP2GoAwayLosesNothing(t *testing.T) {
 	t.Parallel()
 	base := h2script(t, func(n int, p *peer) {
 		if n > 1 {
-			for _, id := range p.heads(2) {
-				p.answer(id, "later")
+			for range 2 {
+				p.answer(p.head(), "later")
 			}
 			p.drainReads()
 			return
 		}
-		ids := p.heads(3)
+		first := p.head()
+		p.head()
+		p.head()
 		p.send(goAwayFrame, 0, 0, append(number(1<<31-1), number(0)...))
-		p.send(goAwayFrame, 0, 0, append(number(ids[0]), number(0)...))
-		p.answer(ids[0], "first")
+		p.send(goAwayFrame, 0, 0, append(number(first), number(0)...))
+		p.answer(first, "first")
 		p.drainReads()
 	})
 	tasks(t, func(ctx context.Context) {
@@ -249,7 +262,7 @@ func TestTransportHTTP2CancelResetsTheStream(t *testing.T) {
 	base := h2script(t, func(n int, p *peer) {
 		p.send(pingFrame, 0, 0, make([]byte, 8)) // the answer says that the connection is used
 		for i := range 3 {
-			id := p.heads(1)[0]
+			id := p.head()
 			if i == 0 {
 				close(arrived)
 			} else { // the beginning of a body
@@ -258,7 +271,7 @@ func TestTransportHTTP2CancelResetsTheStream(t *testing.T) {
 			}
 			codes <- p.until(resetFrame).code()
 		}
-		p.answer(p.heads(1)[0], "fine")
+		p.answer(p.head(), "fine")
 		p.drainReads()
 	})
 	tasks(t, func(ctx context.Context) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/transport"
 	"github.com/spindleloop/spindle/web"
 )
@@ -29,13 +30,13 @@ func dial(t testing.TB, sv *web.Service) (net.Conn, *bufio.Reader) {
 // waitUntilRefused waits until the service accepts no connection.
 func waitUntilRefused(t testing.TB, sv *web.Service) {
 	t.Helper()
-	for {
+	until.Holds(t, func() bool {
 		nc, err := net.Dial("tcp", sv.Addr().String())
-		if err != nil {
-			return
+		if err == nil {
+			nc.Close()
 		}
-		nc.Close()
-	}
+		return err != nil
+	})
 }
 
 // TestDrainAnswersWhatIsUnderWay checks that idle connections are closed at once, new ones
@@ -206,7 +207,9 @@ func TestCloseEndsEverythingAtOnce(t *testing.T) {
 	sv.Drain(func() { close(done) })
 	<-done
 	sv.Drain(func() {}) // once more does no harm
-	sv.Close()
+	if err := io.Closer(sv).Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestDrainTellsWhatIsUpgradedLater checks that a request that was under way when the server

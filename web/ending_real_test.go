@@ -23,7 +23,7 @@ const shortGrace = 200 * time.Millisecond
 // calls onLoop with the loop of its run, if there is one.
 var realPlaces = map[string]func(ctx context.Context, grace time.Duration, s *web.Server, onLoop func(*loop.Loop)) error{
 	"Run": func(ctx context.Context, grace time.Duration, s *web.Server, onLoop func(*loop.Loop)) error {
-		return spindle.RunWith(ctx, spindle.Options{Grace: grace}, func(ctx context.Context) error {
+		return spindle.Options{Grace: grace}.Run(ctx, func(ctx context.Context) error {
 			onLoop(spindle.LoopOf(ctx))
 			return s.ListenAndServe(ctx, "127.0.0.1:0")
 		})
@@ -34,7 +34,7 @@ var realPlaces = map[string]func(ctx context.Context, grace time.Duration, s *we
 			return err
 		}
 		onLoop(l)
-		spindle.RunOnWith(ctx, l, spindle.Options{Grace: grace}, func(ctx context.Context) error { return s.ListenAndServe(ctx, "127.0.0.1:0") },
+		spindle.Options{Grace: grace}.RunOn(ctx, l, func(ctx context.Context) error { return s.ListenAndServe(ctx, "127.0.0.1:0") },
 			func(ended error) {
 				err = ended
 				l.Stop()

@@ -174,7 +174,7 @@ var endingPlaces = map[string]func(o loop.Options, grace time.Duration, s *web.S
 	"Run": func(o loop.Options, grace time.Duration, s *web.Server) error {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		return spindle.RunWith(ctx, spindle.Options{Loop: o, Grace: grace}, func(ctx context.Context) error {
+		return spindle.Options{Loop: o, Grace: grace}.Run(ctx, func(ctx context.Context) error {
 			spindle.LoopOf(ctx).CallLater(endingAt, cancel)
 			return s.ListenAndServe(ctx, ":80")
 		})
@@ -182,7 +182,7 @@ var endingPlaces = map[string]func(o loop.Options, grace time.Duration, s *web.S
 	"a nursery of Run": func(o loop.Options, grace time.Duration, s *web.Server) error {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		return spindle.RunWith(ctx, spindle.Options{Loop: o, Grace: grace}, func(ctx context.Context) error {
+		return spindle.Options{Loop: o, Grace: grace}.Run(ctx, func(ctx context.Context) error {
 			spindle.LoopOf(ctx).CallLater(endingAt, cancel)
 			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				n.Go(func(ctx context.Context) error { return s.ListenAndServe(ctx, ":80") })
@@ -198,7 +198,7 @@ var endingPlaces = map[string]func(o loop.Options, grace time.Duration, s *web.S
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		l.CallLater(endingAt, cancel)
-		spindle.RunOnWith(ctx, l, spindle.Options{Grace: grace}, func(ctx context.Context) error { return s.ListenAndServe(ctx, ":80") },
+		spindle.Options{Grace: grace}.RunOn(ctx, l, func(ctx context.Context) error { return s.ListenAndServe(ctx, ":80") },
 			func(ended error) {
 				err = ended
 				l.Stop()

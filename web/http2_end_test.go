@@ -5,10 +5,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/sim"
+	"github.com/spindleloop/spindle/stream"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -110,6 +115,103 @@ func TestHTTP2DrainLosesNoRequest(t *testing.T) {
 	}
 	p.nc.Close()
 	<-drained
+}
+
+// TestHTTP2DrainKeepsConnectionsInUse: with DrainIdle, a connection without a request is kept when
+// the drain begins. The next request is answered, and after it the peer is told twice.
+func TestHTTP2DrainKeepsConnectionsInUse(t *testing.T) {
+	t.Parallel()
+	all := kinds(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") })
+	all["lean"] = &web.Server{Lean: func(c *web.LeanCtx) bool { c.WriteString("ok"); return true }}
+	for name, s := range all {
+		t.Run(name, func(t *testing.T) {
+			s.DrainIdle = time.Minute
+			sv := serve(t, plainHTTP2(s))
+			p := dialPeer(t, sv)
+			p.send(headersFrame, endStream|endHeaders, 1, p.request("GET", "/"))
+			p.response(1)
+			ended := make(chan error, 1)
+			go func() { ended <- sv.Shutdown(context.Background()) }()
+			waitUntilRefused(t, sv)
+			p.send(headersFrame, endStream|endHeaders, 3, p.request("GET", "/"))
+			body, lasts := p.farewell()
+			if body != "ok" || !slices.Equal(lasts, []uint32{1<<31 - 1, 3}) {
+				t.Errorf("got %q and GOAWAYs with the streams %d", body, lasts)
+			}
+			p.nc.Close()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// farewell receives frames up to the end of the connection, and answers PINGs. It returns all data, and the
+// last streams of GOAWAYs.
+func (p *peer) farewell() (body string, lasts []uint32) {
+	for {
+		f, err := p.read()
+		if err != nil {
+			return body, lasts
+		}
+		switch f.kind {
+		case dataFrame:
+			body += string(f.payload)
+		case goAwayFrame:
+			last, _ := f.goAway()
+			lasts = append(lasts, last)
+		case pingFrame:
+			p.send(pingFrame, ack, 0, f.payload)
+		}
+	}
+}
+
+// TestHTTP2DrainClosesUnusedConnections: DrainIdle begins with the drain, even for a connection
+// that was idle for longer. A peer that does not answer the PING has a second more.
+func TestHTTP2DrainClosesUnusedConnections(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		const keep = 5 * time.Second
+		s := plainHTTP2(&web.Server{DrainIdle: keep, IdleTimeout: time.Hour, Lean: func(*web.LeanCtx) bool { return true }})
+		sv, err := s.Listen(spindle.LoopOf(ctx), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		c, err := stream.Dial(ctx, "tcp", sv.Addr().String())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		p := newPeer(t, c)
+		c.SetDeadline(time.Time{})
+		p.send(headersFrame, endStream|endHeaders, 1, p.request("GET", "/"))
+		for {
+			if f, err := p.read(); err != nil {
+				return err
+			} else if f.id == 1 && f.flags&endStream != 0 {
+				break
+			}
+		}
+		if err := spindle.Sleep(ctx, 10*keep); err != nil {
+			return err
+		}
+		l := spindle.LoopOf(ctx)
+		begun, at := l.Time(), []time.Duration{}
+		sv.Drain(func() {})
+		for {
+			f, err := p.read()
+			if err == nil && f.kind != goAwayFrame {
+				continue
+			}
+			at = append(at, (l.Time() - begun).Round(100*time.Millisecond))
+			if err != nil {
+				break
+			}
+		}
+		if want := []time.Duration{keep, keep + time.Second, keep + time.Second}; !slices.Equal(at, want) {
+			return fmt.Errorf("GOAWAYs and the end after %v, want %v", at, want)
+		}
+		return nil
+	})
 }
 
 // TestHTTP2DrainWaitsForStreams answers the requests under way.

@@ -3,6 +3,7 @@ package web_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net/http"
@@ -167,5 +168,59 @@ func TestHTTP2CancelledWriteKeepsItsBytes(t *testing.T) {
 	p.send(windowFrame, 0, 0, number(200_000))
 	if _, body := p.response(1); body != strings.Repeat("a", 100_000) {
 		t.Errorf("got %d bytes, %d of them as they were written", len(body), strings.Count(body, "a"))
+	}
+}
+
+// TestHTTP2WindowIsReturned sends more than windows hold, most of it padding, to handlers that read their body, close it, or
+// leave it.
+func TestHTTP2WindowIsReturned(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		streams, pieces int
+		use             func(io.ReadCloser)
+	}{
+		{"read", 1, 8000, func(b io.ReadCloser) { io.Copy(io.Discard, b) }},
+		{"closed", 80, 100, func(b io.ReadCloser) { b.Close() }},
+		{"left", 80, 100, func(io.ReadCloser) {}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := dialPeer(t, serve(t, plainHTTP2(&web.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				c.use(r.Body)
+				io.WriteString(w, "ok")
+			})})))
+			const padding, padded = 255, 8
+			piece := make([]byte, 1+100+padding)
+			piece[0] = padding
+			conn := 65535
+			for i := range c.streams {
+				id, stream, ended := uint32(2*i+1), 256<<10, false
+				read := func() {
+					f := p.next()
+					switch {
+					case f.kind == windowFrame && f.id == 0:
+						conn += int(binary.BigEndian.Uint32(f.payload))
+					case f.kind == windowFrame && f.id == id:
+						stream += int(binary.BigEndian.Uint32(f.payload))
+					case f.kind == dataFrame && f.id == id:
+						ended = ended || f.flags&endStream != 0
+					}
+				}
+				p.send(headersFrame, endHeaders, id, p.request("POST", "/"))
+				for i := range c.pieces {
+					for conn < len(piece) || stream < len(piece) {
+						read()
+					}
+					conn, stream = conn-len(piece), stream-len(piece)
+					flags := byte(padded)
+					if i == c.pieces-1 {
+						flags |= endStream
+					}
+					p.send(dataFrame, flags, id, piece)
+				}
+				for !ended {
+					read()
+				}
+			}
+		})
 	}
 }

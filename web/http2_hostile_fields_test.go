@@ -90,3 +90,15 @@ func TestHTTP2UpgradeSmuggling(t *testing.T) {
 	default:
 	}
 }
+
+// TestHTTP2InvalidFieldsOfAHandler: a response with a field that cannot be sent is replaced.
+func TestHTTP2InvalidFieldsOfAHandler(t *testing.T) {
+	for _, field := range [][2]string{{"with space", "v"}, {"", "v"}, {":status", "204"}, {"X", "a\nb"}} {
+		for name, s := range kinds(func(w http.ResponseWriter, _ *http.Request) { w.Header()[field[0]] = []string{field[1]} }) {
+			s.ErrorLog = discard()
+			if res, _ := get(t, clientHTTP2(t), url(serve(t, plainHTTP2(s)), "/")); res.StatusCode != http.StatusInternalServerError {
+				t.Errorf("%s, %q: got %v", name, field, res.Status)
+			}
+		}
+	}
+}

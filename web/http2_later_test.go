@@ -108,7 +108,7 @@ func TestTransportHTTP2IdleAfterAnUpload(t *testing.T) {
 	t.Parallel()
 	codes := make(chan http2.Code, 1)
 	base := h2script(t, func(n int, p *peer) {
-		id := p.heads(1)[0]
+		id := p.head()
 		p.answer(id, "early")
 		p.send(windowFrame, 0, 0, number(1<<20))
 		p.send(windowFrame, 0, id, number(1<<20))

@@ -30,6 +30,8 @@ const (
 	windowFrame       = 0x8
 	continuationFrame = 0x9
 
+	priorityUpdateFrame = 0x10
+
 	endStream  = 0x1
 	endHeaders = 0x4
 	ack        = 0x1
@@ -83,6 +85,11 @@ func dialPeer(t testing.TB, sv *web.Service, settings ...uint32) *peer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
+	return newPeer(t, nc, settings...)
+}
+
+// newPeer is a peer on a connection, to which it sends the preface and SETTINGS.
+func newPeer(t testing.TB, nc net.Conn, settings ...uint32) *peer {
 	nc.SetDeadline(time.Now().Add(30 * time.Second))
 	p := &peer{t: t, nc: nc, br: bufio.NewReader(nc), dec: hpack.NewDecoder(4096, nil)}
 	p.enc = hpack.NewEncoder(&p.buf)

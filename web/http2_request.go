@@ -16,6 +16,9 @@ func (h *h2Conn) head() {
 		st.observer.moved(c, http.StateActive)
 	}
 	c.requests++
+	if (c.reachedLimit() || st.sv.draining.Load()) && !h.fc.Leaving() {
+		h.leave() // after this request, and those that are on their way
+	}
 	if int(h.running) >= st.maxStreams { // their streams were reset, and they run
 		if err := h.fc.Refuse(); err != nil {
 			h.fail(err)
@@ -35,7 +38,6 @@ func (h *h2Conn) head() {
 		return
 	}
 	if server.Lean != nil && h.answersLean(server.Lean) {
-		h.checkLimit()
 		return
 	}
 	x, ok := h.newExchange()
@@ -48,14 +50,6 @@ func (h *h2Conn) head() {
 		x.start()
 	} else {
 		st.begun = append(st.begun, x)
-	}
-	h.checkLimit()
-}
-
-// checkLimit ends the connection if it takes no more requests.
-func (h *h2Conn) checkLimit() {
-	if h.c.reachedLimit() && !h.fc.Leaving() {
-		h.leave()
 	}
 }
 

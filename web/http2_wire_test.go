@@ -42,6 +42,10 @@ var wireCases = []wireCase{
 		p.send(headersFrame, endHeaders, 1, p.request("POST", "/"))
 		p.send(dataFrame, endStream, 1, nil)
 	}, []uint32{1}},
+	{"Request_Post_Body_OneData", func(p *peer) {
+		p.send(headersFrame, endHeaders, 1, p.request("POST", "/"))
+		p.send(dataFrame, endStream, 1, []byte("one"))
+	}, []uint32{1}},
 	{"Request_Post_Body_TwoData", func(p *peer) {
 		p.send(headersFrame, endHeaders, 1, p.request("POST", "/"))
 		p.send(dataFrame, 0, 1, []byte("one "))
@@ -126,7 +130,7 @@ var wireCases = []wireCase{
 	}, []uint32{1}},
 	{"Rejects_PrioritySelfDependence", func(p *peer) { p.send(priorityFrame, 0, 1, []byte{0, 0, 0, 1, 16}) }, nil},
 	{"Rejects_PushPromise", func(p *peer) { p.send(5, endHeaders, 1, append(number(2), p.request("GET", "/")...)) }, nil},
-	{"RejectsContentLengthWithSign", func(p *peer) {
+	{"RejectsContentLengthWithSignNewRequests", func(p *peer) {
 		p.send(headersFrame, endHeaders, 1, p.request("POST", "/", "content-length", "+3"))
 		p.send(dataFrame, endStream, 1, []byte("one"))
 	}, []uint32{1}},
@@ -146,6 +150,30 @@ var wireCases = []wireCase{
 		p.send(headersFrame, whole, 1, p.request("GET", "/wait"))
 		p.send(headersFrame, endHeaders|endStream, 1, p.block("a", "b"))
 	}, []uint32{1}},
+	{"Rejects_TooSmall", func(p *peer) {
+		p.send(headersFrame, endHeaders, 1, p.request("POST", "/", "content-length", "4"))
+		p.send(dataFrame, endStream, 1, []byte("12345"))
+	}, []uint32{1}},
+	{"Rejects_PriorityUpdate0", func(p *peer) { p.send(priorityUpdateFrame, 0, 0, number(0)) }, nil},
+	{"Rejects_PriorityUpdateUnparsable", func(p *peer) {
+		p.send(priorityUpdateFrame, 0, 0, append(number(1), "Invalid dictionary: (((("...))
+	}, nil},
+	{"RFC7540PrioritySmallPayload", func(p *peer) { p.send(priorityFrame, 0, 1, make([]byte, 4)) }, nil},
+	{"RFC9218PrioritySmallPayload", func(p *peer) { p.send(priorityUpdateFrame, 0, 0, make([]byte, 3)) }, nil},
+	{"SettingNoRFC7540PrioritiesInvalid", func(p *peer) { p.send(settingsFrame, 0, 0, []byte{0, 9, 0, 0, 0, 2}) }, nil},
+	{"SettingsFlowControlUpdateBeyondLimit", grown(1<<31 - 1000), []uint32{1}},
+	{"SettingsFlowControlUpdateWithinLimit", grown(1<<31 - 1 - 1000), []uint32{1}},
+	{"ContinuationAfterInvalidHeader", func(p *peer) {
+		p.send(headersFrame, endStream, 1, p.request("GET", "/"))
+		p.send(continuationFrame, 0, 1, p.block("x-invalid-header", "\x00"))
+		p.send(continuationFrame, endHeaders, 1, p.block("x-valid-header", "1"))
+	}, []uint32{1}},
+	{"ProtocolErrorAfterGoAway", func(p *peer) {
+		p.send(headersFrame, endHeaders, 1, p.request("POST", "/", "content-length", "12"))
+		p.send(dataFrame, 0, 1, []byte("some "))
+		p.send(goAwayFrame, 0, 0, append(number(1), number(0)...))
+		p.send(windowFrame, 0, 0, number(1<<31-1))
+	}, nil},
 	{"an even stream", func(p *peer) { p.send(headersFrame, whole, 2, p.request("GET", "/")) }, nil},
 	{"a stream that goes back", func(p *peer) {
 		p.send(headersFrame, whole, 5, p.request("GET", "/"))
@@ -166,12 +194,28 @@ var wireDifference = map[string]string{
 	"Request_Get_Authority":                    "Host of the header is not in Request.Header, as with HTTP/1.1",
 	"Request_Get_Host":                         "Host of the header is not in Request.Header, as with HTTP/1.1",
 	"Request_Reject_Authority_Userinfo":        "a user in the authority is passed on, as with HTTP/1.1",
+	"Rejects_PriorityUpdate0":                  "GOAWAY, as RFC 9218 and x/net say; net/http does not know the frame",
+	"RFC9218PrioritySmallPayload":              "GOAWAY, as RFC 9218 and x/net say; net/http does not know the frame",
+	"SettingNoRFC7540PrioritiesInvalid":        "GOAWAY, as RFC 9218 and x/net say; net/http does not know the setting",
+	"RFC7540PrioritySmallPayload":              "the stream is reset, as RFC 9113 says; there the connection ends",
+	"ContinuationAfterInvalidHeader":           "the request is malformed, so its stream is reset, as RFC 9113 says; there the connection ends",
+	"ProtocolErrorAfterGoAway":                 "the mistake has a GOAWAY of its own; there the connection is closed",
 	"Request_Post_Body_ContentLength_TooLarge": "the stream is reset with PROTOCOL_ERROR as RFC 9113 says; there the handler sees an error",
 }
 
 // bad sends a request with a field that must not be sent.
 func bad(name, value string) func(*peer) {
 	return func(p *peer) { p.send(headersFrame, whole, 1, p.request("GET", "/", name, value)) }
+}
+
+// grown sends a request, returns 1000 bytes to its stream, and changes the window of all streams.
+func grown(window uint32) func(*peer) {
+	return func(p *peer) {
+		p.send(headersFrame, endHeaders, 1, p.request("POST", "/"))
+		p.send(windowFrame, 0, 1, number(1000))
+		p.send(settingsFrame, 0, 0, append([]byte{0, 4}, number(window)...))
+		p.send(dataFrame, endStream, 1, []byte("one"))
+	}
 }
 
 // pseudo sends a request with exactly these fields.

@@ -19,7 +19,7 @@ type LeanCtx struct {
 
 	status int
 	fields []byte // of the response's header
-	ctype  []byte // the field Content-Type; empty for the default
+	ctype  []byte // the field Content-Type, of types; empty for the default
 	body   []byte // of the response
 	toHead bool   // the request is HEAD
 	closes bool   // the connection closes after the response
@@ -35,6 +35,13 @@ type LeanCtx struct {
 	record *record       // nil without an access log
 
 	deferral *streamDeferral // by Defer, until the handler returns
+
+	types [2]leanType // the last Content-Type of HTTP/1.1, and of HTTP/2
+}
+
+// leanType is a Content-Type and its encoded field. A handler mostly sets the same ones.
+type leanType struct {
+	value, field []byte
 }
 
 // leanBody is the body of a request to a lean handler that called ReadBody.
@@ -128,7 +135,7 @@ var root = []byte("/")
 
 func (lc *LeanCtx) reset() {
 	lc.status, lc.fault = http.StatusOK, nil
-	lc.fields, lc.ctype, lc.body = lc.fields[:0], lc.ctype[:0], lc.body[:0]
+	lc.fields, lc.ctype, lc.body = lc.fields[:0], nil, lc.body[:0]
 	if lc.s != nil {
 		lc.closes = false
 		return
@@ -192,10 +199,18 @@ func (lc *LeanCtx) SetStatus(status int) {
 
 // SetContentType sets the response's Content-Type. The default is text/plain.
 func (lc *LeanCtx) SetContentType(value string) {
-	var err error
-	if lc.ctype, err = lc.appendField(lc.ctype[:0], "Content-Type", value); err != nil {
-		lc.fault = err
+	last := &lc.types[0]
+	if lc.s != nil {
+		last = &lc.types[1]
 	}
+	if len(last.field) == 0 || string(last.value) != value {
+		var err error
+		last.value = append(last.value[:0], value...)
+		if last.field, err = lc.appendField(last.field[:0], "Content-Type", value); err != nil {
+			lc.fault = err
+		}
+	}
+	lc.ctype = last.field
 }
 
 // AddHeader adds a field to the response's header. A Content-Type replaces the one before.
@@ -272,8 +287,13 @@ func (lc *LeanCtx) appendField(dst []byte, name, value string) ([]byte, error) {
 // finishLines is finish for HTTP/1.1.
 func (lc *LeanCtx) finishLines() {
 	st := lc.c.st
-	b := http1.AppendStatusLine(st.out, lc.p.Version(), lc.status)
-	b = append(b, st.dateLine()...)
+	b := st.out
+	if date := st.dateLine(); lc.status == http.StatusOK && lc.p.Version() == http1.HTTP11 {
+		b = append(b, st.begin...)
+	} else {
+		b = http1.AppendStatusLine(b, lc.p.Version(), lc.status)
+		b = append(b, date...)
+	}
 	b = append(b, lc.fields...)
 	b = append(b, lc.ctype...)
 	if !bodyless(lc.status) {

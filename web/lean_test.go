@@ -220,3 +220,35 @@ func TestLeanLargeBodies(t *testing.T) {
 		all.Wait()
 	}
 }
+
+// TestLeanContentTypes: an answer has the Content-Type that its handler has set last, on connections of both
+// protocols. One that cannot be sent does not stay.
+func TestLeanContentTypes(t *testing.T) {
+	s := plainHTTP2(&web.Server{ErrorLog: discard(), Lean: func(c *web.LeanCtx) bool {
+		if q := string(c.Query()); q == "bad" {
+			c.SetContentType("a\nb")
+		} else if q != "" {
+			c.SetContentType("text/none")
+			c.SetContentType(q)
+		}
+		c.WriteString("x")
+		return true
+	}})
+	sv := serve(t, s)
+	for _, client := range []*http.Client{http.DefaultClient, clientHTTP2(t)} {
+		for _, kind := range []string{"a/b", "a/b", "c/d", "", "bad", "c/d", "a/b"} {
+			res, _ := get(t, client, url(sv, "/?"+kind))
+			want, status := kind, http.StatusOK
+			switch kind {
+			case "":
+				want = "text/plain; charset=utf-8"
+			case "bad":
+				want, status = "", http.StatusInternalServerError
+			}
+			if got := res.Header.Get("Content-Type"); res.StatusCode != status || got != want {
+				t.Errorf("%s %q: got %v with %q", res.Proto, kind, res.StatusCode, got)
+			}
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}

@@ -32,7 +32,8 @@ type loopState struct {
 	host    string           // of the last request: nearly always that of the next one
 	remotes map[*conn]string // addresses of active connections
 
-	date   string        // the field Date as a line
+	begin  string        // the status line of a 200, and date
+	date   string        // the field Date as a line; a part of begin
 	dateAt time.Duration // when the second of date began
 
 	// For HTTP/2.
@@ -89,7 +90,7 @@ const (
 // does not run yet.
 func newLoopState(sv *Service, l *loop.Loop) *loopState {
 	s := sv.server
-	st := &loopState{sv: sv, l: l, dateAt: -time.Hour, remotes: make(map[*conn]string)}
+	st := &loopState{sv: sv, l: l, begin: http1.OK, dateAt: -time.Hour, remotes: make(map[*conn]string)}
 	st.observer = newObserver(sv)
 	st.heads.init(l, limited(s.HeaderTimeout, 10*time.Second), (*conn).headTimedOut)
 	st.idle.init(l, limited(s.IdleTimeout, 2*time.Minute), (*conn).hangUp)
@@ -206,7 +207,8 @@ func (st *loopState) dateLine() string {
 		wall := st.l.Internal().Kernel().Wall()
 		// The second that the line shows began some time ago.
 		st.dateAt = now - time.Duration(wall.Nanosecond())
-		st.date = string(http1.AppendDate(nil, wall))
+		st.begin = string(http1.AppendDate([]byte(http1.OK), wall))
+		st.date = st.begin[len(http1.OK):]
 	}
 	return st.date
 }

@@ -220,21 +220,24 @@ func BenchmarkRequests(b *testing.B) {
 	mux := http.NewServeMux()
 	mux.Handle("/plaintext", web.Inline(h))
 	for _, kind := range []struct {
-		name string
-		s    *web.Server
+		name  string
+		s     *web.Server
+		depth int // requests at once
 	}{
-		{"lean", &web.Server{Lean: web.LeanRoutes(map[string]func(*web.LeanCtx){"/plaintext": lean})}},
-		{"inline", &web.Server{Handler: web.Inline(h)}},
-		{"mux", &web.Server{Handler: mux}},
+		{"lean", &web.Server{Lean: web.LeanRoutes(map[string]func(*web.LeanCtx){"/plaintext": lean})}, 1},
+		{"lean-16", &web.Server{Lean: web.LeanRoutes(map[string]func(*web.LeanCtx){"/plaintext": lean})}, 16},
+		{"inline", &web.Server{Handler: web.Inline(h)}, 1},
+		{"mux", &web.Server{Handler: mux}, 1},
 	} {
 		b.Run(kind.name, func(b *testing.B) {
 			l, sv := steps(b, kind.s)
 			fd := sockets(b, sv, 1)[0]
 			buf := make([]byte, 4<<10)
 			one := ask(b, l, fd, []byte(plaintext), buf, 1)
+			request := []byte(strings.Repeat(plaintext, kind.depth))
 			b.ReportAllocs()
 			for b.Loop() {
-				ask(b, l, fd, []byte(plaintext), buf, one)
+				ask(b, l, fd, request, buf, kind.depth*one)
 			}
 		})
 	}

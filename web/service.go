@@ -144,7 +144,7 @@ func (s *Server) WrapListener(l *loop.Loop, ln net.Listener) (*Service, error) {
 	}
 	return s.start([]*loop.Loop{l}, func(sv *Service) (err error) {
 		sv.ln = ln
-		sv.accepts, err = transport.WrapListener(l, socket, sv.options())
+		sv.accepts, err = transport.Listen(l, "", "", sv.optionsOn(socket))
 		return err
 	})
 }
@@ -157,9 +157,16 @@ func (s *Server) wrapGroup(g *loop.Group, ln net.Listener) (*Service, error) {
 	}
 	return s.start(g.Loops(), func(sv *Service) (err error) {
 		sv.ln = ln
-		sv.accepts, err = transport.WrapListenerGroup(g, socket, sv.options())
+		sv.accepts, err = transport.ListenGroup(g, "", "", sv.optionsOn(socket))
 		return err
 	})
+}
+
+// optionsOn returns the options for a socket that already listens.
+func (sv *Service) optionsOn(socket syscall.Conn) transport.Options {
+	o := sv.options()
+	o.Sock = socket
+	return o
 }
 
 // socketOf returns the listener's socket. A listener of another type is refused: the loop

@@ -232,12 +232,14 @@ func (sv *Service) whenOver(fn func()) {
 
 // Close ends the service and its connections at once. The contexts of requests under way
 // end with http.ErrServerClosed as their cause. Close does not wait; Drain, called before or
-// after it, calls a function when the service has ended.
-func (sv *Service) Close() {
+// after it, calls a function when the service has ended. Close returns nil; it has a result
+// because io.Closer's has.
+func (sv *Service) Close() error {
 	sv.closed.Store(true) // before a connection ends: its request's cause depends on it
 	sv.Drain(func() {})
 	sv.each(func(st *loopState) { st.mode = modeDraining })
 	sv.atAccepts(sv.accepts.AbortConns)
+	return nil
 }
 
 // Shutdown drains the service and waits until it has ended. When ctx ends first, it closes

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/tlstest"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/web"
@@ -360,9 +361,7 @@ func TestWorkersEndWithTheService(t *testing.T) {
 		t.Error(err)
 	}
 	buf := make([]byte, 1<<20)
-	for strings.Contains(string(buf[:runtime.Stack(buf, true)]), "web.(*workers)") {
-		runtime.Gosched() // it is about to end; if not, the test does not either
-	}
+	until.Holds(t, func() bool { return !strings.Contains(string(buf[:runtime.Stack(buf, true)]), "web.(*workers)") })
 }
 
 func TestShutdownOnItsLoopIsNamed(t *testing.T) {

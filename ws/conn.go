@@ -14,6 +14,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/wsframe"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // Conn is a WebSocket for straight-line code, in a task or on a goroutine, over any
@@ -82,9 +83,15 @@ func followContext(ctx context.Context, nc net.Conn, setDeadline func(time.Time)
 	if ctx.Done() == nil || calledInScope(ctx, nc) {
 		return func() {}
 	}
+	after := context.AfterFunc
+	if _, ok := nc.(taskConn); ok {
+		if l := loop.Internal().Current(); l != nil {
+			after = l.Internal().AfterFunc // which a simulated world knows
+		}
+	}
 	var mu sync.Mutex
 	released := false
-	stop := context.AfterFunc(ctx, func() {
+	stop := after(ctx, func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if !released {

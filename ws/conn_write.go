@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/spindleloop/spindle/internal/wsframe"
+	"github.com/spindleloop/spindle/stream"
 	"github.com/spindleloop/spindle/ws/internal/deflate"
 )
 
@@ -50,8 +51,10 @@ func (b *buffer) free() {
 // vectorWriter is a connection that writes several buffers at once, such as a
 // stream.Conn.
 type vectorWriter interface {
-	Writev(bufs [][]byte) (int64, error)
+	Writev(bufs [][]byte) (int, error)
 }
+
+var _ vectorWriter = (*stream.Conn)(nil)
 
 // writeFrame writes a frame with one call, so that frames of several tasks do not
 // mix.
@@ -93,8 +96,7 @@ func (c *Conn) writeBuffers(b *buffer, payload []byte, size int) (int, error) {
 		return c.nc.Write(b.frame)
 	}
 	if g, ok := c.nc.(vectorWriter); ok && len(payload) > maxJoinedPayload {
-		n, err := g.Writev([][]byte{b.frame, payload})
-		return int(n), err
+		return g.Writev([][]byte{b.frame, payload})
 	}
 	b.frame = append(b.frame, payload...)
 	return c.nc.Write(b.frame)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/ws"
 )
@@ -120,7 +121,7 @@ func TestLargeHeads(t *testing.T) {
 	for _, p := range peers {
 		p.send([]byte("\x82\xff\x00\x00\x00\x00\x02\x00\x00\x00key!"), make([]byte, 100)) // 32 MB
 	}
-	until(t, l, func() bool {
+	until.OnLoop(t, l, func() bool {
 		n := 0
 		for _, s := range all {
 			if s.Conn().Info().In > 200 { // the request, and this frame

@@ -238,7 +238,7 @@ func inTask(t testing.TB, fn func(ctx context.Context) error) {
 	done := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	go func() {
-		done <- spindle.RunWith(ctx, spindle.Options{Loop: loop.Options{Watchdog: -1}}, fn)
+		done <- spindle.Options{Loop: loop.Options{Watchdog: -1}}.Run(ctx, fn)
 	}()
 	t.Cleanup(func() {
 		defer cancel()

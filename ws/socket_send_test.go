@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/ws"
 )
@@ -54,7 +55,7 @@ func TestSlowPeers(t *testing.T) {
 		p := resumingSocket(t, ws.Options{UnsentLimit: limit, DropSlow: true}, h, resumed)
 		p.send(p.frame(fin|text, "go"))
 		s := <-open
-		until(t, s.Loop(), s.Full)
+		until.OnLoop(t, s.Loop(), s.Full)
 		p.send(p.frame(fin|ping, "waits"), p.frame(fin|ping, "too"))
 		for first, n := byte(0), 0; first != fin|pong; n++ { // the last ping is answered, after all messages
 			f, payload, err := p.read()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/ws"
 )
@@ -81,7 +82,7 @@ func TestPauseReading(t *testing.T) {
 	p.send(p.frame(fin|text, "1"), p.frame(fin|text, "pause"), p.frame(fin|text, "2"), p.frame(fin|text, "pause"), p.frame(text, "la"))
 	p.send(p.frame(fin|cont, "st"))
 	for _, want := range []string{"1 pause", "1 pause 2 pause"} {
-		until(t, socket.Loop(), func() bool { return strings.Join(got, " ") == want })
+		until.OnLoop(t, socket.Loop(), func() bool { return strings.Join(got, " ") == want })
 		on(t, socket.Loop(), func() {
 			if s := strings.Join(got, " "); s != want {
 				t.Errorf("got %q, want %q", s, want)
@@ -175,24 +176,6 @@ func TestAbortAfterResume(t *testing.T) {
 	if err := p.end(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("closed with %v", err)
 	}
-}
-
-// until checks a condition on the loop in each turn until it holds.
-func until(t testing.TB, l *loop.Loop, condition func() bool) {
-	t.Helper()
-	done := make(chan bool)
-	var look func()
-	look = func() {
-		if condition() {
-			close(done)
-			return
-		}
-		l.CallLater(1e6, look)
-	}
-	if err := l.Post(look); err != nil {
-		t.Fatal(err)
-	}
-	<-done
 }
 
 // TestCloseWhilePaused checks that the peer's Close is read although reading is

@@ -5,6 +5,9 @@ import (
 	"math"
 )
 
+// keepHost is the length of the longest host that is not checked when it comes again.
+const keepHost = 64
+
 // interpretField records what a field says about the framing of the message and about
 // its connection. A name that is added here must be added to interpreted.
 func (p *parser) interpretField(name []byte, at span, value []byte) *Error {
@@ -17,8 +20,13 @@ func (p *parser) interpretField(name []byte, at span, value []byte) *Error {
 			return ErrHostRepeated
 		}
 		p.facts |= sawHost
-		if len(value) > 0 && !validHost(value) {
-			return ErrHost
+		if len(value) > 0 && string(value) != string(p.known) {
+			if !validHost(value) {
+				return ErrHost
+			}
+			if len(value) <= keepHost {
+				p.known = append(p.known[:0], value...)
+			}
 		}
 		if p.host.to == 0 { // an absolute target takes precedence
 			p.host = at

@@ -84,3 +84,23 @@ func TestNegativeLimitsPanic(t *testing.T) {
 		}()
 	}
 }
+
+// TestHostsAreChecked: each is checked, whichever came before it.
+func TestHostsAreChecked(t *testing.T) {
+	p := http1.NewRequestParser(http1.Limits{})
+	long := "[" + strings.Repeat("0", 100) + "::1]"
+	for _, c := range []struct {
+		host string
+		want error
+	}{
+		{"a", nil}, {"a", nil}, {"a/b", http1.ErrHost}, {"a/b", http1.ErrHost}, {"a", nil}, {"", nil}, {"ab", nil},
+		{"[::1]", nil}, {"[::1", http1.ErrHost}, {long, nil}, {long[:64], http1.ErrHost}, {long, nil}, {long + "x", http1.ErrHost},
+	} {
+		if _, _, err := p.Parse([]byte("GET / HTTP/1.1\r\nHost: " + c.host + "\r\n\r\n")); err != c.want {
+			t.Errorf("%q: %v", c.host, err)
+		} else if err == nil && string(p.Host()) != c.host {
+			t.Errorf("%q: got %q", c.host, p.Host())
+		}
+		p.Reset()
+	}
+}

@@ -71,6 +71,7 @@ type parser struct {
 	pos    int    // in base: the end of the last parsed line
 	maxPos int    // in base: the limit for the end of the section
 	fields []field
+	known  []byte // a valid host, mostly that of the next request
 
 	method, target, host span // target holds the reason of a response
 

@@ -13,7 +13,7 @@ func NewRequestParser(l Limits) *RequestParser {
 // Reset makes the parser ready for a new connection, also after an error. It keeps the
 // limits.
 func (p *RequestParser) Reset() {
-	*p = RequestParser{parser{limits: p.limits, fields: p.fields[:0], buf: p.buf[:0]}}
+	*p = RequestParser{parser{limits: p.limits, fields: p.fields[:0], buf: p.buf[:0], known: p.known}}
 }
 
 // Method returns the method as it was sent.

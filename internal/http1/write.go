@@ -31,6 +31,9 @@ const (
 // body.
 const Continue = "HTTP/1.1 100 Continue\r\n\r\n"
 
+// OK is the status line of most responses.
+const OK = "HTTP/1.1 200 OK\r\n"
+
 // ResponseHead is the head that AppendResponseHead writes.
 type ResponseHead struct {
 	// Version is the version of the request.
@@ -77,7 +80,7 @@ func AppendResponseHead(dst []byte, r *ResponseHead) ([]byte, error) {
 // AppendStatusLine appends the status line.
 func AppendStatusLine(dst []byte, v Version, status int) []byte {
 	if v == HTTP11 && status == 200 {
-		return append(dst, "HTTP/1.1 200 OK\r\n"...)
+		return append(dst, OK...)
 	}
 	if status < 100 || status > 999 {
 		panic("http1: invalid status " + strconv.Itoa(status))

@@ -25,10 +25,14 @@ func (c *Conn) onPriorityUpdate(payload []byte) (Event, error) {
 	case len(payload) < 4:
 		return More, ErrFrameSize
 	}
+	id := binary.BigEndian.Uint32(payload) &^ (1 << 31)
+	if id == 0 {
+		return More, ErrStreamID
+	}
 	if err := c.spend(1); err != nil {
 		return More, err
 	}
-	s := c.find(binary.BigEndian.Uint32(payload) &^ (1 << 31))
+	s := c.find(id)
 	if s == nil {
 		return More, nil
 	}

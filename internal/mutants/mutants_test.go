@@ -91,7 +91,7 @@ var mutants = []mutant{
 	{
 		// A reply and a time-out at the same moment both end the call.
 		name:    "a race with a time-out",
-		file:    "relay/caller.go",
+		file:    "relay/ending.go",
 		old:     "c.mu.Lock()\n\tif w.ended != waiting {",
 		new:     "c.mu.Lock()\n\tif w.ended == expired {",
 		program: relaysim.Calls,

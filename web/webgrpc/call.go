@@ -29,10 +29,14 @@ type call struct {
 	r      *http.Request
 	codec  encoding.CodecV2
 
+	contentType []string // of the request
+	encoding    string   // of the request
+
 	// Of the request and of the response; nil without compression.
 	decompressor, compressor encoding.Compressor
 
-	in, out prefix // of the message under way
+	in, out  prefix // of the message under way
+	received []byte // the message of a unary call, until the method returns
 
 	mu       sync.Mutex
 	incoming metadata.MD // guarded by mu
@@ -63,18 +67,34 @@ func (c *call) begin() (end context.CancelFunc, problem *refusal) {
 	if r.ProtoMajor != 2 {
 		return nil, &refusal{http.StatusHTTPVersionNotSupported, "gRPC requires HTTP/2"}
 	}
-	if !c.chooseCodec(first(r.Header["Content-Type"])) {
+	var timeout string
+	var malformed error
+	for name, values := range r.Header { // any order: each name is decided alone
+		switch name {
+		case "Content-Type":
+			c.contentType = values
+		case "Grpc-Encoding":
+			c.encoding = first(values)
+		case "Grpc-Timeout":
+			timeout = first(values)
+		default:
+			if err := checkBinary(name, values); err != nil {
+				malformed = err
+			}
+		}
+	}
+	if !c.chooseCodec(first(c.contentType)) {
 		return nil, &refusal{http.StatusUnsupportedMediaType, "invalid gRPC request content-type"}
 	}
-	if err := checkBinary(r.Header); err != nil {
-		return nil, &refusal{http.StatusBadRequest, err.Error()}
+	if malformed != nil {
+		return nil, &refusal{http.StatusBadRequest, malformed.Error()}
 	}
-	if value := first(r.Header["Grpc-Timeout"]); value != "" {
-		timeout, err := parseTimeout(value)
+	if timeout != "" {
+		d, err := parseTimeout(timeout)
 		if err != nil {
 			return nil, &refusal{http.StatusBadRequest, err.Error()}
 		}
-		c.Context, end = context.WithTimeout(c.Context, timeout)
+		c.Context, end = context.WithTimeout(c.Context, d)
 	}
 	return end, nil
 }
@@ -111,7 +131,7 @@ func first(values []string) string {
 
 // chooseCompressor sets the compressors. A response is compressed like its request.
 func (c *call) chooseCompressor() error {
-	name := first(c.r.Header["Grpc-Encoding"])
+	name := c.encoding
 	if name == "" || name == encoding.Identity {
 		return nil
 	}

@@ -26,7 +26,7 @@ func (c *call) writeHeader() bool {
 	}
 	c.headed = true
 	h := c.w.Header()
-	h["Content-Type"] = contentTypes(c.r)
+	h["Content-Type"] = contentTypes(c.contentType)
 	if c.compressor != nil {
 		h["Grpc-Encoding"] = []string{c.compressor.Name()}
 	}
@@ -35,8 +35,8 @@ func (c *call) writeHeader() bool {
 }
 
 // contentTypes returns the content type of the response, which is that of the request.
-func contentTypes(r *http.Request) []string {
-	if values := r.Header["Content-Type"]; values[0] != baseType {
+func contentTypes(values []string) []string {
+	if values[0] != baseType {
 		return values[:1:1]
 	}
 	return plainType
@@ -136,16 +136,14 @@ func metadataOf(r *http.Request) metadata.MD {
 	return md
 }
 
-// checkBinary returns an error for binary metadata that cannot be decoded.
-func checkBinary(h http.Header) error {
-	for name, values := range h {
-		if !strings.HasSuffix(name, "-Bin") {
-			continue
-		}
-		for _, v := range values {
-			if _, err := decodeBinary(v); err != nil {
-				return fmt.Errorf("malformed binary metadata in header %q: %w", strings.ToLower(name), err)
-			}
+// checkBinary returns an error for a field of binary metadata that cannot be decoded.
+func checkBinary(name string, values []string) error {
+	if !strings.HasSuffix(name, "-Bin") {
+		return nil
+	}
+	for _, v := range values {
+		if _, err := decodeBinary(v); err != nil {
+			return fmt.Errorf("malformed binary metadata in header %q: %w", strings.ToLower(name), err)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package webgrpc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -15,18 +16,32 @@ func (c *call) serveUnary(m *method) error {
 	if err := c.chooseCompressor(); err != nil {
 		return err
 	}
-	data, err := c.receive()
+	buffer := buffers.Get().(*buffer)
+	defer buffers.Put(buffer)
+	var err error
+	c.received, err = c.receiveOnly(buffer)
 	if errors.Is(err, io.EOF) {
 		return status.Error(codes.Internal, "grpc: no request message")
 	}
 	if err != nil {
 		return err
 	}
-	answer, err := m.unary(m.impl, c, func(v any) error { return c.decode(data, v) }, chainUnary(c.server.Unary))
+	answer, err := m.unary(m.impl, c, c.decodeReceived, chainUnary(c.server.Unary))
+	c.received = nil
 	if err != nil {
 		return err
 	}
 	return c.send(answer)
+}
+
+// decodeReceived decodes the message of a unary call into v. A codec of the user may keep what it
+// decodes, and package proto copies.
+func (c *call) decodeReceived(v any) error {
+	data := c.received
+	if _, ok := c.message(v); !ok {
+		data = bytes.Clone(data)
+	}
+	return c.decode(data, v)
 }
 
 // chainUnary makes one interceptor of all, nil without any.
