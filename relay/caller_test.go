@@ -28,7 +28,7 @@ func newCaller(t testing.TB, ctx context.Context, bus relay.Bus, o relay.CallerO
 }
 
 // serve runs a worker on goroutines until the test ends, and returns when it has subscribed.
-func serve(t testing.TB, bus *relay.Local, subject string, o relay.ServeOptions, h relay.Handler) (w *relay.Worker, stop func() error) {
+func serve(t testing.TB, bus relay.Bus, subject string, o relay.ServeOptions, h relay.Handler) (w *relay.Worker, stop func() error) {
 	t.Helper()
 	w = relay.NewWorker(bus)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -178,7 +178,7 @@ func TestCloseReportsLeaks(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			s, err := c.Stream(tracing.With(ctx, trace), "work", nil)
+			s, err := c.Stream(tracing.With(ctx, trace), relay.Envelope{Subject: "work"})
 			if err != nil {
 				return err
 			}
@@ -278,7 +278,7 @@ func TestBrokenStream(t *testing.T) {
 		defer sub.Close()
 		c := newCaller(t, ctx, bus, relay.CallerOptions{Window: 2})
 		for name, seqs := range map[string][]uint32{"a gap": {2}, "more than the window": {1, 2, 3}} {
-			s, err := c.Stream(ctx, "work", nil)
+			s, err := c.Stream(ctx, relay.Envelope{Subject: "work"})
 			if err != nil {
 				return err
 			}
@@ -330,7 +330,7 @@ func TestCloseReportsEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Stream(t.Context(), "work", nil); err != nil {
+	if _, err := c.Stream(t.Context(), relay.Envelope{Subject: "work"}); err != nil {
 		t.Fatal(err)
 	}
 	leaked := (*relay.LeakError)(nil)

@@ -34,7 +34,7 @@ func TestManyCallsCanceledInTheQueue(t *testing.T) {
 				t.Fatal(err)
 			}
 			<-entered
-			s := begin(t, bus, func() bool { return bus.Stats().Queued == calls })
+			s := begin(t, bus, func() bool { return queued("work") == calls })
 			if s.Canceled != calls || s.CancelsSent != calls || s.CancelsLost != 0 || s.Waiting != 0 {
 				t.Errorf("%+v", s)
 			}
@@ -80,7 +80,7 @@ func callOnGoroutines(t *testing.T, bus relay.Bus, ready func() bool) relay.Call
 	c := newCaller(t, t.Context(), bus, relay.CallerOptions{Timeout: time.Hour})
 	var streams []*relay.Stream
 	for !ready() {
-		s, err := c.Stream(t.Context(), "work", nil)
+		s, err := c.Stream(t.Context(), relay.Envelope{Subject: "work"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestGroupsOfACall(t *testing.T) {
 	}
 	<-entered
 	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
-	canceled, err := c.Stream(t.Context(), "work", nil) // only for the slow group
+	canceled, err := c.Stream(t.Context(), relay.Envelope{Subject: "work"}) // only for the slow group
 	if err != nil {
 		t.Fatal(err)
 	}

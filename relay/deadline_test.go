@@ -29,7 +29,7 @@ func TestStreamThatIsNotRead(t *testing.T) {
 				}
 				c := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: 3 * time.Second})
 				began := spindle.Now(ctx)
-				s, err := c.Open(ctx, relay.Envelope{Subject: "work", Deadline: deadline})
+				s, err := c.Stream(ctx, relay.Envelope{Subject: "work", Deadline: deadline})
 				if err != nil {
 					return err
 				}
@@ -76,7 +76,7 @@ func TestDeadlinesOfGoroutines(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			s, err := c.Open(t.Context(), e)
+			s, err := c.Stream(t.Context(), e)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,7 +158,7 @@ func TestDeadlinesInAnyOrder(t *testing.T) {
 func TestDeadlineThatTheWorkerNoticesFirst(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{})
 	l, err := bus.Listen(t.Context(), "work", func(e *relay.Envelope) {
-		if err := bus.TryPublish(relay.NewFailure(e, relay.CodeDeadline, "late")); err != nil {
+		if err := bus.TryPublish(relay.NewFailure(e, "deadline", "late")); err != nil {
 			t.Error(err)
 		}
 	})
@@ -174,7 +174,7 @@ func TestDeadlineThatTheWorkerNoticesFirst(t *testing.T) {
 	if err := call(t.Context(), 1); !errors.Is(err, spindle.ErrTimeout) {
 		t.Errorf("at its deadline: %v", err)
 	}
-	s, err := c.Open(t.Context(), relay.Envelope{Subject: "work", Deadline: 1})
+	s, err := c.Stream(t.Context(), relay.Envelope{Subject: "work", Deadline: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,4 +196,53 @@ func TestDeadlineThatTheWorkerNoticesFirst(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestDeadlineOfACallThatWaitedForSpace is not delayed by that of a call that began later and was
+// sent at once.
+func TestDeadlineOfACallThatWaitedForSpace(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		bus := relay.NewLocal(relay.LocalOptions{Queue: 1})
+		full, err := bus.Subscribe(ctx, "full", "")
+		if err != nil {
+			return err
+		}
+		defer full.Close()
+		free, err := bus.Subscribe(ctx, "free", "")
+		if err != nil {
+			return err
+		}
+		defer free.Close()
+		c := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Second})
+		if err := bus.TryPublish(&relay.Envelope{Subject: "full"}); err != nil {
+			return err
+		}
+		err = spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			for _, subject := range []string{"full", "free", "free"} {
+				began := spindle.Now(ctx)
+				n.Go(func(ctx context.Context) error {
+					_, err := c.Call(ctx, subject, nil)
+					if took := spindle.Now(ctx).Sub(began); !errors.Is(err, spindle.ErrTimeout) || took > 1100*time.Millisecond {
+						t.Errorf("%s: %v after %v", subject, err, took)
+					}
+					return nil
+				})
+				if err := spindle.Sleep(ctx, 200*time.Millisecond); err != nil {
+					return err
+				}
+				if subject == "full" {
+					continue
+				}
+				if _, err := free.Next(ctx); err != nil {
+					return err
+				}
+			}
+			_, err := full.Next(ctx) // now there is space
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
 }

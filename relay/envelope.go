@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/spindleloop/spindle/tracing"
@@ -86,7 +87,7 @@ const (
 
 	// Delay is the header with the time for which a bus keeps a request before it delivers the
 	// request, in the syntax of time.ParseDuration. Buses that do not store requests refuse it
-	// with a *HeaderError.
+	// with ErrHeader.
 	Delay = "Relay-Delay"
 
 	// errorCode is the header of a Failure with its code.
@@ -114,32 +115,34 @@ const (
 	maxControl = 255
 )
 
-// CheckSubject returns a *SubjectError if a subject is not valid. A subject is up to 230 bytes
+// CheckSubject fails with an error that wraps ErrSubject if a subject is not valid. A subject is up to 230 bytes
 // of printable ASCII without spaces, in parts that are separated by dots. No part is empty, or
 // "*" or ">", which are wildcards of brokers, and the first one does not begin with "$": such
 // subjects are the interface of a broker. Subjects that begin with "_" are for callers and
 // workers, and may have 255 bytes. CheckSubject is for buses.
 func CheckSubject(s string) error {
 	if s == "" || s[0] == '$' || len(s) > maxControl || len(s) > maxSubject && s[0] != '_' {
-		return &SubjectError{s}
+		return notSubject(s)
 	}
 	begin := 0 // of the part
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c <= ' ' || c > '~':
-			return &SubjectError{s}
+			return notSubject(s)
 		case c == '.':
 			if !isPart(s[begin:i]) {
-				return &SubjectError{s}
+				return notSubject(s)
 			}
 			begin = i + 1
 		}
 	}
 	if !isPart(s[begin:]) {
-		return &SubjectError{s}
+		return notSubject(s)
 	}
 	return nil
 }
+
+func notSubject(s string) error { return fmt.Errorf("%w: %q", ErrSubject, s) }
 
 // isPart reports whether s is a part of a subject, and not a wildcard.
 func isPart(s string) bool { return s != "" && s != "*" && s != ">" }
@@ -151,3 +154,37 @@ func cancelSubject(subject string) string { return "_cancel." + subject }
 // workerPrefix begins the subjects on which one worker receives cancellations and credits of
 // calls that it has answered.
 const workerPrefix = "_worker."
+
+// origin is what a request has in the process of its Caller only. It is not a part of the
+// envelope, because programs may copy an envelope at any time; copies share their origin.
+type origin struct {
+	c         *Caller
+	deadline  time.Duration // since c.epoch
+	abandoned atomic.Bool   // the call has ended without a reply; set under c.mu
+}
+
+// outgoing is a request with its origin.
+type outgoing struct {
+	Envelope
+	origin origin
+}
+
+// due returns the deadline on the clock of this machine. It is zero if only Deadline counts.
+func (e *Envelope) due() time.Time {
+	if e.from == nil {
+		return time.Time{}
+	}
+	return e.from.c.epoch.Add(e.from.deadline)
+}
+
+// isAbandoned reports whether the call of a request has ended without a reply. The result is
+// false if that cannot be known here. A copy with another address for replies is not of the call.
+func (e *Envelope) isAbandoned() bool {
+	return e.from != nil && e.from.abandoned.Load() && e.ReplyTo == e.from.c.inbox
+}
+
+// isLocal reports whether the sender and a receiver use the same bus inside the process, where requests
+// keep their origin.
+func (e *Envelope) isLocal(bus Bus) bool {
+	return e.from != nil && e.from.c.local && bus == e.from.c.bus
+}

@@ -2,12 +2,13 @@ package relay
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/tracing"
 )
 
 // Errors of calls. ErrFull is temporary: try again later, or let the client do so.
@@ -18,6 +19,8 @@ var (
 	ErrDown        = errors.New("relay: the bus is not connected")
 	ErrBroken      = errors.New("relay: items of the stream were lost")
 	ErrTooLarge    = errors.New("relay: envelope too large")
+	ErrSubject     = errors.New("relay: not a subject") // see CheckSubject
+	ErrHeader      = errors.New("relay: a header that cannot be sent on this bus")
 
 	// ErrMustWait is the error of Bus.TryPublish for an envelope that Publish takes, but
 	// never without waiting. Calls then use Publish.
@@ -66,24 +69,34 @@ func (e *timeoutError) Is(target error) bool {
 
 func (e *timeoutError) Timeout() bool { return true }
 
-// Codes of RemoteError.
+// Codes of RemoteError; its documentation has them, too.
 const (
-	CodeError       = "error"        // the handler returned an error
-	CodePanic       = "panic"        // the handler panicked
-	CodeNoResponder = "no-responder" // no worker serves the subject any more
-	CodeCanceled    = "canceled"     // the worker was stopped
-	CodeDeadline    = "deadline"     // the call's deadline has passed at the worker first
-	CodeDuplicate   = "duplicate"    // another request with the same idempotency key runs
-	CodeFull        = "full"         // the queue of the subject is full
-	CodeLostClaim   = "lost-claim"   // another worker has the idempotency key; the effect may have happened
-	CodeTooLarge    = "too-large"    // the reply is larger than the bus or the Results allow
-	CodeGivenUp     = "given-up"     // the bus delivers the request no more: it was tried too often
+	codeError       = "error"
+	codePanic       = "panic"
+	codeNoResponder = "no-responder"
+	codeCanceled    = "canceled"
+	codeDeadline    = "deadline"
+	codeDuplicate   = "duplicate"
+	codeFull        = "full"
+	codeLostClaim   = "lost-claim"
+	codeTooLarge    = "too-large"
 )
 
-// RemoteError is an error that came as a reply.
+// RemoteError is an error that came as a reply. Its Code is one of these:
+//
+//	error         the handler returned an error
+//	panic         the handler panicked
+//	no-responder  no worker serves the subject any more
+//	canceled      the worker was stopped
+//	deadline      the call's deadline has passed at the worker first
+//	duplicate     another request with the same idempotency key runs
+//	full          the queue of the subject is full
+//	lost-claim    another worker has the idempotency key; the effect may have happened
+//	too-large     the reply is larger than the bus or the Results allow
+//	given-up      the bus delivers the request no more: it was tried too often
 type RemoteError struct {
 	Subject string
-	Code    string // CodeError and so on
+	Code    string
 	Message string
 }
 
@@ -95,17 +108,18 @@ func (e *RemoteError) Error() string {
 // code says so.
 func (e *RemoteError) Is(target error) bool {
 	switch e.Code {
-	case CodeNoResponder:
+	case codeNoResponder:
 		return target == ErrNoResponder
-	case CodeFull:
+	case codeFull:
 		return target == ErrFull
-	case CodeDeadline:
+	case codeDeadline:
 		return target == context.DeadlineExceeded
 	}
 	return false
 }
 
-// NewFailure returns an answer to a request that says what went wrong. It is for buses.
+// NewFailure returns an answer to a request that says what went wrong, with a code of
+// RemoteError. It is for buses.
 func NewFailure(to *Envelope, code, message string) *Envelope {
 	return &Envelope{
 		Kind: KindFailure, Trace: to.Trace, ID: to.ID, Token: to.Token, Subject: to.ReplyTo, Attempt: to.Attempt,
@@ -118,16 +132,18 @@ func remoteError(subject string, e *Envelope) error {
 	return &RemoteError{subject, e.Headers[errorCode], string(e.Body)}
 }
 
-// HeaderError is the error for a header that a bus cannot carry.
-type HeaderError struct{ Name string }
-
-func (e *HeaderError) Error() string {
-	return "relay: header " + strconv.Quote(e.Name) + " cannot be sent on this bus"
+// traced adds the ID of a trace to the attributes of a record, if there is one.
+func traced(t tracing.Context, attributes ...any) []any {
+	if id := traceID(&t); id != "" {
+		attributes = append(attributes, "trace", id)
+	}
+	return attributes
 }
 
-// SubjectError is the error for a subject that is not valid; see CheckSubject.
-type SubjectError struct{ Subject string }
-
-func (e *SubjectError) Error() string {
-	return "relay: not a subject: " + strconv.Quote(e.Subject)
+// traceID returns the identity of a trace in hexadecimal; "" for none.
+func traceID(t *tracing.Context) string {
+	if t.ID == [16]byte{} {
+		return ""
+	}
+	return hex.EncodeToString(t.ID[:])
 }

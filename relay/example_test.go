@@ -69,7 +69,7 @@ func ExampleCaller_Stream() {
 				return err
 			}
 			defer caller.Close()
-			s, err := caller.Stream(ctx, "countdown", nil)
+			s, err := caller.Stream(ctx, relay.Envelope{Subject: "countdown"})
 			if err != nil {
 				return err
 			}

@@ -1,8 +1,8 @@
 package relay
 
-// Homes returns how many loops the caller knows.
-func (c *Caller) Homes() int {
+// Loops returns how many loops the caller knows.
+func (c *Caller) Loops() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.homes)
+	return len(c.deadlines)
 }

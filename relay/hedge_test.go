@@ -68,7 +68,7 @@ func TestHedgeEnds(t *testing.T) {
 
 // refusingCopies is a bus that refuses the second copy of a request, as a worker with a full queue does.
 type refusingCopies struct {
-	*relay.Local
+	relay.Bus
 	requests int
 	refused  chan bool
 }
@@ -76,18 +76,18 @@ type refusingCopies struct {
 func (b *refusingCopies) TryPublish(e *relay.Envelope) error {
 	if e.Kind == relay.KindRequest {
 		if b.requests++; b.requests == 2 {
-			err := b.Local.TryPublish(relay.NewFailure(e, relay.CodeFull, "no more"))
+			err := b.Bus.TryPublish(relay.NewFailure(e, "full", "no more"))
 			close(b.refused)
 			return err
 		}
 	}
-	return b.Local.TryPublish(e)
+	return b.Bus.TryPublish(e)
 }
 
 // TestHedgeIsRefused: if a copy of a request is refused, the reply to the first one still counts.
 func TestHedgeIsRefused(t *testing.T) {
-	bus := &refusingCopies{Local: relay.NewLocal(relay.LocalOptions{}), refused: make(chan bool)}
-	serve(t, bus.Local, "work", relay.ServeOptions{Concurrency: 1}, func(ctx context.Context, r *relay.Request) ([]byte, error) {
+	bus := &refusingCopies{Bus: relay.NewLocal(relay.LocalOptions{}), refused: make(chan bool)}
+	serve(t, bus.Bus, "work", relay.ServeOptions{Concurrency: 1}, func(ctx context.Context, r *relay.Request) ([]byte, error) {
 		<-bus.refused
 		return []byte("reply"), nil
 	})

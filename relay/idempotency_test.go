@@ -13,7 +13,7 @@ import (
 // readAll reads a stream with a key to its end.
 func readAll(t *testing.T, c *relay.Caller, key string) (items []string, err error) {
 	t.Helper()
-	s, err := c.Open(t.Context(), relay.Envelope{Subject: "count", Headers: map[string]string{relay.IdempotencyKey: key}})
+	s, err := c.Stream(t.Context(), relay.Envelope{Subject: "count", Headers: map[string]string{relay.IdempotencyKey: key}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestStreamTooLargeToKeep(t *testing.T) {
 		t.Errorf("%d items, %v", len(items), err)
 	}
 	items, err := readAll(t, c, "k")
-	if remote := new(relay.RemoteError); len(items) != 0 || !errors.As(err, &remote) || remote.Code != relay.CodeTooLarge {
+	if remote := new(relay.RemoteError); len(items) != 0 || !errors.As(err, &remote) || remote.Code != "too-large" {
 		t.Errorf("again: %d items, %v", len(items), err)
 	}
 	if effects != 1 {

@@ -74,7 +74,7 @@ func TestInterceptorOfStreams(t *testing.T) {
 		e.Headers = map[string]string{"Color": "red"}
 		return errors.Join(next(), next()) // the second one counts
 	}
-	s, err := c.Stream(t.Context(), "work", nil)
+	s, err := c.Stream(t.Context(), relay.Envelope{Subject: "work"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,11 +84,11 @@ func TestInterceptorOfStreams(t *testing.T) {
 	s.Close()
 	no := errors.New("no")
 	do = func(_ *relay.Envelope, next func() error) error { return errors.Join(next(), no) }
-	if s, err := c.Stream(t.Context(), "work", nil); s != nil || !errors.Is(err, no) {
+	if s, err := c.Stream(t.Context(), relay.Envelope{Subject: "work"}); s != nil || !errors.Is(err, no) {
 		t.Errorf("%v, %v", s, err)
 	}
 	do = func(*relay.Envelope, func() error) error { return nil }
-	if s, err := c.Stream(t.Context(), "work", nil); s != nil || err == nil {
+	if s, err := c.Stream(t.Context(), relay.Envelope{Subject: "work"}); s != nil || err == nil {
 		t.Errorf("a stream without a request: %v, %v", s, err)
 	}
 	if _, err := c.Call(t.Context(), "work", nil); err == nil {

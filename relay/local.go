@@ -1,9 +1,12 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -12,32 +15,26 @@ import (
 	"github.com/spindleloop/spindle/tracing"
 )
 
-// Local is a Bus inside the process, between any loops and goroutines. Envelopes are passed
-// by pointer. Make one with NewLocal.
-type Local struct {
+// local is a Bus inside the process.
+type local struct {
 	o      LocalOptions
 	topics atomic.Pointer[map[string]*topic] // replaced under mu; each topic is immutable
 
 	mu     sync.Mutex
 	closed atomic.Bool // set under mu
-
-	published, dropped atomic.Uint64
 }
 
-// LocalOptions configures a Local.
+// LocalOptions configures NewLocal.
 type LocalOptions struct {
 	// Queue is how many envelopes each queue group holds. Zero means 1,024.
 	Queue int
 
 	// MaxBody is the largest body in bytes. Zero means 16 MB.
 	MaxBody int
-}
 
-// LocalStats are counts of a Local since it was made.
-type LocalStats struct {
-	Published uint64 // envelopes accepted
-	Dropped   uint64 // accepted, but left in a queue when its last member left
-	Queued    int    // in queues now
+	// ErrorLog gets requests without a ReplyTo that were in a queue when its last member left:
+	// they are lost. Nil means slog.Default().
+	ErrorLog *slog.Logger
 }
 
 // topic is a subject with its subscribers.
@@ -51,16 +48,16 @@ type group struct {
 	q    queue
 }
 
-// subscription is a Subscription of a Local.
+// subscription is a Subscription of a local.
 type subscription struct {
-	b       *Local
+	b       *local
 	subject string
 	g       *group
 	left    bool // guarded by g.q.mu
 }
 
 type listener struct {
-	b       *Local
+	b       *local
 	subject string
 	deliver func(*Envelope)
 
@@ -68,8 +65,9 @@ type listener struct {
 	ended bool
 }
 
-// NewLocal makes a bus inside the process.
-func NewLocal(o LocalOptions) *Local {
+// NewLocal makes a bus inside the process, between any loops and goroutines. Envelopes are passed
+// by pointer.
+func NewLocal(o LocalOptions) Bus {
 	if o.Queue < 0 || o.MaxBody < 0 {
 		panic("relay: NewLocal with a negative limit")
 	}
@@ -79,13 +77,13 @@ func NewLocal(o LocalOptions) *Local {
 	if o.MaxBody == 0 {
 		o.MaxBody = 16 << 20
 	}
-	b := &Local{o: o}
+	b := &local{o: o}
 	b.topics.Store(&map[string]*topic{})
 	return b
 }
 
 // TryPublish sends e, or fails with ErrFull.
-func (b *Local) TryPublish(e *Envelope) error {
+func (b *local) TryPublish(e *Envelope) error {
 	t, err := b.topic(e)
 	if err != nil {
 		return err
@@ -135,7 +133,7 @@ func (t *topic) putAll(e *Envelope) error {
 }
 
 // Publish sends e, and waits while a queue of its subject is full.
-func (b *Local) Publish(ctx context.Context, e *Envelope) error {
+func (b *local) Publish(ctx context.Context, e *Envelope) error {
 	if trace := tracing.Of(ctx); e.Kind == KindRequest && e.Trace == (tracing.Context{}) && trace != (tracing.Context{}) {
 		e = clone(e)
 		e.Trace = trace
@@ -163,12 +161,12 @@ func (b *Local) Publish(ctx context.Context, e *Envelope) error {
 }
 
 // topic returns the topic of an envelope.
-func (b *Local) topic(e *Envelope) (*topic, error) {
+func (b *local) topic(e *Envelope) (*topic, error) {
 	if len(e.Body) > b.o.MaxBody {
 		return nil, ErrTooLarge
 	}
 	if e.Headers != nil && e.Headers[Delay] != "" {
-		return nil, &HeaderError{Delay}
+		return nil, fmt.Errorf("%w: %q", ErrHeader, Delay)
 	}
 	if t := (*b.topics.Load())[e.Subject]; t != nil {
 		return t, nil
@@ -182,8 +180,7 @@ func (b *Local) topic(e *Envelope) (*topic, error) {
 	return nil, ErrNoResponder
 }
 
-func (b *Local) accepted(t *topic, e *Envelope) {
-	b.published.Add(1)
+func (b *local) accepted(t *topic, e *Envelope) {
 	for _, l := range t.listeners {
 		l.mu.RLock()
 		if !l.ended {
@@ -194,7 +191,7 @@ func (b *Local) accepted(t *topic, e *Envelope) {
 }
 
 // change replaces the topic of a subject.
-func (b *Local) change(subject string, fn func(t *topic)) error {
+func (b *local) change(subject string, fn func(t *topic)) error {
 	if err := CheckSubject(subject); err != nil {
 		return err
 	}
@@ -219,7 +216,7 @@ func (b *Local) change(subject string, fn func(t *topic)) error {
 
 // Listen calls deliver for each envelope of a subject. Deliver runs on the goroutine that
 // publishes.
-func (b *Local) Listen(_ context.Context, subject string, deliver func(*Envelope)) (io.Closer, error) {
+func (b *local) Listen(_ context.Context, subject string, deliver func(*Envelope)) (io.Closer, error) {
 	l := &listener{b: b, subject: subject, deliver: deliver}
 	err := b.change(subject, func(t *topic) { t.listeners = append(t.listeners, l) })
 	if err != nil {
@@ -243,7 +240,7 @@ func (l *listener) Close() error {
 }
 
 // Subscribe joins a queue group.
-func (b *Local) Subscribe(_ context.Context, subject, name string) (Subscription, error) {
+func (b *local) Subscribe(_ context.Context, subject, name string) (Subscription, error) {
 	s := &subscription{b: b, subject: subject}
 	err := b.change(subject, func(t *topic) {
 		if name != "" {
@@ -287,15 +284,16 @@ func (s *subscription) Close() error {
 }
 
 // bounce answers a request that no worker will take.
-func (b *Local) bounce(e *Envelope) {
-	b.dropped.Add(1)
-	if e.Kind == KindRequest && e.ReplyTo != "" {
-		_ = b.TryPublish(NewFailure(e, CodeNoResponder, "the last worker has left")) // its caller may be gone
+func (b *local) bounce(e *Envelope) {
+	if e.ReplyTo == "" {
+		cmp.Or(b.o.ErrorLog, slog.Default()).Error("relay: a request is lost, because the last worker has left", traced(e.Trace, "subject", e.Subject)...)
+	} else if e.Kind == KindRequest {
+		_ = b.TryPublish(NewFailure(e, codeNoResponder, "the last worker has left")) // its caller may be gone
 	}
 }
 
 // Ready returns nil until the bus is closed.
-func (b *Local) Ready() error {
+func (b *local) Ready() error {
 	if b.closed.Load() {
 		return ErrClosed
 	}
@@ -303,7 +301,7 @@ func (b *Local) Ready() error {
 }
 
 // Close ends all subscriptions. Requests that are queued fail.
-func (b *Local) Close() error {
+func (b *local) Close() error {
 	b.mu.Lock()
 	if b.closed.Swap(true) {
 		b.mu.Unlock()
@@ -320,15 +318,4 @@ func (b *Local) Close() error {
 	}
 	b.topics.Store(&map[string]*topic{})
 	return nil
-}
-
-// Stats returns the counts of the bus.
-func (b *Local) Stats() LocalStats {
-	s := LocalStats{Published: b.published.Load(), Dropped: b.dropped.Load()}
-	for _, t := range *b.topics.Load() { // any order: a sum
-		for _, g := range t.groups {
-			s.Queued += g.q.len()
-		}
-	}
-	return s
 }

@@ -27,7 +27,7 @@ func TestManyWaiters(t *testing.T) {
 		streams := make([]*relay.Stream, manyWaiters)
 		before := heap()
 		for i := range streams {
-			if streams[i], err = c.Stream(ctx, "work", nil); err != nil {
+			if streams[i], err = c.Stream(ctx, relay.Envelope{Subject: "work"}); err != nil {
 				return err
 			}
 		}

@@ -82,3 +82,15 @@ func TestCallerThatIsNotClosed(t *testing.T) {
 		runtime.Gosched()
 	}
 }
+
+// queued returns how many requests wait in the queues of a subject, by the metrics of its workers.
+func queued(subject string) (n int) {
+	for _, m := range probe.AllMetered() {
+		for _, s := range m.ProbeMetrics() {
+			if s.Name == "spindle_relay_queued" && s.Labels[0] == [2]string{"subject", subject} {
+				n += int(s.Value)
+			}
+		}
+	}
+	return n
+}

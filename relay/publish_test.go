@@ -22,7 +22,7 @@ func TestFullQueue(t *testing.T) {
 		defer sub.Close()
 		waits := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Second, MaxWaiters: 2})
 		fails := newCaller(t, ctx, bus, relay.CallerOptions{FailWhenFull: true})
-		_, err = waits.Open(ctx, relay.Envelope{Subject: "work", Deadline: time.Hour}) // fills the queue
+		_, err = waits.Stream(ctx, relay.Envelope{Subject: "work", Deadline: time.Hour}) // fills the queue
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func TestCloseEndsCallsThatWaitForSpace(t *testing.T) {
 				return nil
 			})
 			n.Go(func(ctx context.Context) error {
-				if s, err := c.Stream(ctx, "work", nil); err == nil {
+				if s, err := c.Stream(ctx, relay.Envelope{Subject: "work"}); err == nil {
 					if _, err := s.Next(ctx); !errors.Is(err, relay.ErrClosed) {
 						t.Errorf("Next: %v", err)
 					}

@@ -147,22 +147,8 @@ func (q *queue) waitPut(ctx context.Context, e *Envelope) error {
 	return x.err
 }
 
-// ownGoroutine is a context that never ends, of a goroutine that this package has started.
-// It needs no check whether the goroutine may block, and has a node for its waits.
-type ownGoroutine struct {
-	context.Context
-	node node
-}
-
 // take waits for an envelope, for a member.
 func (q *queue) take(ctx context.Context, s *subscription) (*Envelope, error) {
-	if own, ok := ctx.(*ownGoroutine); ok {
-		x := &own.node
-		_ = x.PrepareGoroutine(ctx) // ctx does not end
-		e, err := q.takeWith(ctx, s, x)
-		x.clear()
-		return e, err
-	}
 	x := spareNodes.Get().(*node)
 	if err := x.Prepare(ctx, "relay: Next"+wouldBlock); err != nil {
 		return nil, err

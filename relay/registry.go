@@ -5,34 +5,25 @@ package relay
 // the Caller's mutex.
 type registry struct {
 	slots []slot
-	free  uint32 // the first free slot plus one; 0 for none
-	n     int    // waiters
+	free  []uint32 // slots without a waiter
+	n     int      // waiters
 }
 
 type slot struct {
 	w          *waiter // nil if the slot is free
 	generation uint32
-	packed     uint32 // next and last, to save space
+	last       ending // of the call that had the slot before
 }
-
-// next returns the next slot in the list of free slots.
-func (s *slot) next() uint32 { return s.packed >> 3 }
-
-// last returns how the call of the previous generation ended.
-func (s *slot) last() ending { return ending(s.packed & 7) }
-
-func (s *slot) set(next uint32, last ending) { s.packed = next<<3 | uint32(last) }
 
 // add takes a slot for w and returns the ID of its call.
 func (r *registry) add(w *waiter) uint64 {
-	if r.free == 0 {
+	at := uint32(len(r.slots))
+	if last := len(r.free) - 1; last >= 0 {
+		at, r.free = r.free[last], r.free[:last]
+	} else {
 		r.slots = append(r.slots, slot{})
-		r.free = uint32(len(r.slots))
 	}
-	at := r.free - 1
 	s := &r.slots[at]
-	r.free = s.next()
-	s.set(0, s.last())
 	s.generation++
 	s.w = w
 	r.n++
@@ -56,9 +47,8 @@ func (r *registry) find(id, token uint64) *waiter {
 func (r *registry) remove(id uint64, e ending) {
 	at := uint32(id)
 	s := &r.slots[at]
-	s.w = nil
-	s.set(r.free, e)
-	r.free = at + 1
+	s.w, s.last = nil, e
+	r.free = append(r.free, at)
 	r.n--
 }
 
@@ -73,22 +63,7 @@ func (r *registry) past(id uint64) (known bool, e ending) {
 	case generation == 0 || generation > s.generation, generation == s.generation && s.w != nil: // the last: it has another token
 		return false, waiting
 	case generation == s.generation, generation == s.generation-1 && s.w != nil:
-		return true, s.last()
+		return true, s.last
 	}
 	return true, waiting // too long ago to know
 }
-
-// ending is how a call ended.
-type ending uint8
-
-const (
-	waiting  ending = iota // it has not
-	replied                // by a Reply or a Failure
-	expired                // by its deadline
-	canceled               // by its scope, or because its stream was closed
-	failed                 // by an error on this side
-)
-
-var endingNames = [...]string{"waiting", "replied", "timed out", "canceled", "failed"}
-
-func (e ending) String() string { return endingNames[e] }

@@ -48,7 +48,7 @@ import (
 //     and park the task instead of blocking the loop.
 //   - An envelope goes to every listener of its subject and to one member of each queue
 //     group. If there are none, Publish fails with ErrNoResponder, or, where the publisher
-//     cannot know, a Request is answered by a Failure with CodeNoResponder.
+//     cannot know, a Request is answered by a Failure with the code "no-responder".
 //   - Envelopes of one publisher to one listener arrive in order, or are lost.
 //   - Every queue is bounded. Publish waits while a queue of its subject is full.
 //     TryPublish fails with ErrFull instead, or with ErrMustWait if it could never
@@ -87,7 +87,7 @@ type Subscription interface {
 
 	// Close leaves the group. Envelopes that Next has not returned stay for other
 	// members. If there are none, requests among them are answered by a Failure with
-	// CodeNoResponder, and the others are counted as dropped.
+	// the code "no-responder", and the others are counted as dropped.
 	Close() error
 }
 
@@ -100,10 +100,10 @@ type Delivery struct {
 	Settle func(o Outcome)
 }
 
-// Outcome is what became of a delivery.
+// Outcome is what became of a delivery. Zero means that the envelope is dealt with.
 type Outcome struct {
 	// Again means that the envelope is to be delivered again, here or to another member,
-	// after the time After at the earliest. Zero means what the bus does by itself.
+	// after the time After at the earliest. An After of zero means what the bus does by itself.
 	Again bool
 	After time.Duration
 
@@ -111,9 +111,3 @@ type Outcome struct {
 	// requests puts it there.
 	Err error
 }
-
-// Done means that an envelope is dealt with, and Retry that it is to be delivered again.
-var (
-	Done  = Outcome{}
-	Retry = Outcome{Again: true}
-)

@@ -1,8 +1,13 @@
 package relay
 
 import (
+	"bytes"
 	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // Results keeps the replies of requests with an IdempotencyKey, so that a request that is
@@ -71,4 +76,168 @@ func (r *results) Store(_ context.Context, key string, reply []byte) error {
 	}
 	r.kept[key] = reply
 	return nil
+}
+
+// handleOnce calls the handler of a request with an IdempotencyKey, unless the reply is known.
+func (s *service) handleOnce(ctx context.Context, r *Request, key string) (body []byte, err error) {
+	if !s.claim(key) {
+		return nil, errTwice
+	}
+	defer s.unclaim(key)
+	kept, ok, err := s.o.Results.Load(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		s.mu.Lock()
+		s.stats.Replayed++
+		s.mu.Unlock()
+		return r.replay(ctx, kept)
+	}
+	return s.handleFirst(ctx, r, key)
+}
+
+// handleFirst calls the handler of a request that this worker has claimed, and keeps the reply.
+func (s *service) handleFirst(ctx context.Context, r *Request, key string) (body []byte, err error) {
+	ended := false // otherwise the handler has failed, and its key is given back
+	var lost atomic.Bool
+	if c, ok := s.o.Results.(Claimer); ok {
+		defer func() {
+			if !ended {
+				c.Release(ctx, key)
+			}
+		}()
+		r.fence = c.Claimed(key, func() {
+			lost.Store(true)
+			r.scope.stop()
+		})
+	}
+	if r.Seq > 0 {
+		r.items = &kept{}
+	}
+	body, err = s.h(ctx, r)
+	if lost.Load() {
+		ended = true
+		return nil, errLost
+	}
+	if err != nil {
+		return nil, err
+	}
+	ended = true
+	if err := s.keep(ctx, key, r, body); err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+// keep stores the items and the reply of a request. If they cannot be stored, it stores that they
+// cannot: otherwise a request that is sent again would repeat the effect.
+func (s *service) keep(ctx context.Context, key string, r *Request, body []byte) error {
+	all := r.items
+	if all == nil {
+		all = &kept{}
+	}
+	all.Headers, all.Body = r.headers, body
+	err := error(ErrTooLarge)
+	if all.grow(body) {
+		err = s.o.Results.Store(ctx, key, all.encode())
+	}
+	if errors.Is(err, ErrTooLarge) {
+		all = &kept{Failure: "the request was handled, but its reply is too large to be kept"}
+		err = s.o.Results.Store(ctx, key, all.encode())
+	}
+	if errors.Is(err, ErrLostClaim) {
+		return errLost
+	}
+	return err
+}
+
+// kept is a reply as Results keep it.
+type kept struct {
+	Items   [][]byte // of a stream
+	Headers map[string]string
+	Body    []byte
+	Failure string // why there is none of them; with the code "too-large"
+
+	size int // of the items and the body
+}
+
+// mostKept limits what a worker collects of a stream.
+const mostKept = 16 << 20
+
+// grow counts an item or a body, and reports whether all still fit.
+func (k *kept) grow(by []byte) bool {
+	k.size += len(by)
+	return k.size <= mostKept
+}
+
+func (k *kept) add(item []byte) {
+	if k.grow(item) {
+		k.Items = append(k.Items, item)
+	}
+}
+
+func (k *kept) encode() []byte {
+	var b bytes.Buffer
+	_ = gob.NewEncoder(&b).Encode(k) // of these types it does not fail
+	return b.Bytes()
+}
+
+// replay answers with what was kept. It sends the items again, and returns the body of the reply.
+func (r *Request) replay(ctx context.Context, stored []byte) ([]byte, error) {
+	var k kept
+	if err := gob.NewDecoder(bytes.NewReader(stored)).Decode(&k); err != nil {
+		return nil, fmt.Errorf("relay: a kept reply: %w", err)
+	}
+	switch {
+	case k.Failure != "":
+		return nil, &codedError{codeTooLarge, k.Failure}
+	case len(k.Items) > 0 && r.Seq == 0:
+		return nil, &codedError{codeError, "the reply that is kept for the idempotency key is a stream"}
+	}
+	for _, item := range k.Items {
+		if err := r.Send(ctx, item); err != nil {
+			return nil, err
+		}
+	}
+	r.headers = k.Headers
+	return k.Body, nil
+}
+
+// Fence returns the fencing token of a request with an IdempotencyKey. It is larger than the
+// tokens of workers that have had a request with the key before, and 0 if the Results have none.
+//
+// A worker may lose its claim to a key, because it was paused or cut off for longer than the
+// lease. Its handler's context then ends, but an effect that is on its way cannot be recalled. A
+// handler that must exclude this passes the token on, and the store that has the effect refuses
+// a token that is smaller than one that it has seen for the key.
+func (r *Request) Fence() uint64 { return r.fence }
+
+// codedError is an error that the caller gets with a code of its own.
+type codedError struct{ code, message string }
+
+func (e *codedError) Error() string { return e.message }
+
+// errLost is the error of a request that another worker has taken over. If the bus redelivers, the
+// request is delivered again, and answered with the other worker's reply.
+var errLost error = &codedError{codeLostClaim, "another worker has the request's idempotency key"}
+
+// errTwice is the error of a request while another one with its key runs.
+var errTwice = &RemoteError{Code: codeDuplicate, Message: "a request with the same idempotency key runs"}
+
+// claim reports whether no other request with the key runs.
+func (s *service) claim(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keys[key] {
+		return false
+	}
+	s.keys[key] = true
+	return true
+}
+
+func (s *service) unclaim(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.keys, key)
 }

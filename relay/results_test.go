@@ -15,13 +15,13 @@ import (
 
 // redelivering is a bus that delivers again what a worker did not finish.
 type redelivering struct {
-	*relay.Local
+	relay.Bus
 	outcomes []relay.Outcome
 	later    bool // it would deliver again after the end of the test
 }
 
 func (b *redelivering) Subscribe(ctx context.Context, subject, group string) (relay.Subscription, error) {
-	s, err := b.Local.Subscribe(ctx, subject, group)
+	s, err := b.Bus.Subscribe(ctx, subject, group)
 	return &redelivery{s, b}, err
 }
 
@@ -34,7 +34,7 @@ func (s *redelivery) Next(ctx context.Context) (relay.Delivery, error) {
 	d, err := s.Subscription.Next(ctx)
 	d.Settle = func(o relay.Outcome) {
 		s.b.outcomes = append(s.b.outcomes, o)
-		if o == relay.Retry && !s.b.later {
+		if o == (relay.Outcome{Again: true}) && !s.b.later {
 			again := *d.Envelope
 			again.Attempt++
 			_ = s.b.TryPublish(&again) // another worker is there
@@ -46,7 +46,7 @@ func (s *redelivery) Next(ctx context.Context) (relay.Delivery, error) {
 // TestRedelivery: a worker that is stopped gives its request to another one.
 func TestRedelivery(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
-		bus := &redelivering{Local: relay.NewLocal(relay.LocalOptions{})}
+		bus := &redelivering{Bus: relay.NewLocal(relay.LocalOptions{})}
 		attempts := []uint32{}
 		handle := func(ctx context.Context, r *relay.Request) ([]byte, error) {
 			if attempts = append(attempts, r.Attempt); r.Attempt == 1 {
@@ -81,7 +81,7 @@ func TestRedelivery(t *testing.T) {
 			if err := sim.WaitAllBlocked(ctx); err != nil {
 				return err
 			}
-			if len(bus.outcomes) != 2 || bus.outcomes[0] != relay.Retry || bus.outcomes[1] != relay.Done {
+			if len(bus.outcomes) != 2 || bus.outcomes[0] != (relay.Outcome{Again: true}) || bus.outcomes[1] != (relay.Outcome{}) {
 				t.Errorf("outcomes %v", bus.outcomes)
 			}
 			return errors.Join(err, c.Close())
@@ -102,14 +102,14 @@ func TestRetry(t *testing.T) {
 				return nil, fmt.Errorf("no connection: %w", relay.ErrRetry)
 			}
 			return []byte("done"), nil
-		}, []relay.Outcome{relay.Retry, relay.Retry, relay.Done}},
+		}, []relay.Outcome{{Again: true}, {Again: true}, {}}},
 		"a handler fails": {func(context.Context, *relay.Request) ([]byte, error) {
 			return nil, no
 		}, []relay.Outcome{{Err: no}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim.Test(t, func(ctx context.Context) error {
-				bus := &redelivering{Local: relay.NewLocal(relay.LocalOptions{})}
+				bus := &redelivering{Bus: relay.NewLocal(relay.LocalOptions{})}
 				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 					defer n.Scope().Cancel(nil)
 					n.Go(func(ctx context.Context) error {
@@ -143,7 +143,7 @@ func TestRedeliveryOfARequestThatRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim.Test(t, func(ctx context.Context) error {
-				bus := &redelivering{Local: relay.NewLocal(relay.LocalOptions{}), later: true}
+				bus := &redelivering{Bus: relay.NewLocal(relay.LocalOptions{}), later: true}
 				handled := 0
 				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 					defer n.Scope().Cancel(nil)
@@ -164,7 +164,7 @@ func TestRedeliveryOfARequestThatRuns(t *testing.T) {
 					if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
 						return err
 					}
-					if handled != 1 || len(bus.outcomes) == 0 || slices.Contains(bus.outcomes, relay.Done) {
+					if handled != 1 || len(bus.outcomes) == 0 || slices.Contains(bus.outcomes, (relay.Outcome{})) {
 						t.Errorf("handled %d, outcomes %v", handled, bus.outcomes)
 					}
 					return nil
@@ -233,7 +233,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	}()
 	<-entered
 	_, err := call("b", "pay")
-	if remote := (*relay.RemoteError)(nil); !errors.As(err, &remote) || remote.Code != relay.CodeDuplicate {
+	if remote := (*relay.RemoteError)(nil); !errors.As(err, &remote) || remote.Code != "duplicate" {
 		t.Errorf("while b runs: %v", err)
 	}
 	close(release)

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -42,9 +40,9 @@ type service struct {
 	idle atomic.Int32 // pullers that wait for a request
 
 	mu      sync.Mutex
-	running map[callKey]running // guarded by mu, as all below
-	unnamed uint64              // requests without a call, so far
-	keys    map[string]bool     // idempotency keys of requests that run
+	running map[callKey]*Request // guarded by mu, as all below
+	unnamed uint64               // requests without a call, so far
+	keys    map[string]bool      // idempotency keys of requests that run
 	revoked revocations
 	pullers int
 	failure error // why pullers ended
@@ -57,7 +55,7 @@ type service struct {
 func newService(ctx context.Context, bus Bus, subject string, h Handler, o ServeOptions) *service {
 	return &service{
 		bus: bus, subject: subject, inbox: workerPrefix + drawName(seeded(ctx)) + "." + subject, h: h, o: o, clock: clockOf(ctx), values: ctx, tracer: spindle.TracerOf(ctx),
-		ended: cosync.NewInbox[struct{}](1), running: map[callKey]running{}, keys: map[string]bool{},
+		ended: cosync.NewInbox[struct{}](1), running: map[callKey]*Request{}, keys: map[string]bool{},
 	}
 }
 
@@ -111,199 +109,82 @@ func (s *service) run(ctx context.Context) error {
 	return errors.Join(cause, &StragglerError{s.subject, s.counts().Running})
 }
 
-// admit registers a request that is about to start. If the request must not start, admit
-// reports false, and what to tell a bus that redelivers.
-func (s *service) admit(v running) (ok bool, o Outcome) {
-	r := v.request()
-	late := false
-	if r.due = r.Envelope.due(); r.due.IsZero() && r.Deadline != 0 {
-		late = r.Deadline < 0
-		r.due = s.clock.now().Add(r.Deadline)
-	} // in the process, the caller's cancellation has come if the deadline has passed
-	r.allowed = r.Seq
+// pull is a puller: it takes requests and serves them with serve.
+func (s *service) pull(ctx context.Context, serve func(d Delivery)) {
+	for s.waits() {
+		d, err := s.sub.Next(ctx)
+		if !s.took(err) {
+			return
+		}
+		serve(d)
+	}
+}
+
+// keepPullers is how many idle pullers a service keeps.
+const keepPullers = 64
+
+// waits notes that a puller waits for a request. It reports false if there are enough, and
+// the puller ends.
+func (s *service) waits() bool {
+	if s.joinIdle() {
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	call := keyOf(r.Envelope)
-	key, twice := call, s.running[call] != nil
-	if r.ID == 0 || r.ReplyTo == "" && twice { // not of a Caller: there may be several
-		s.unnamed++
-		key, twice = callKey{replyTo: " ", id: s.unnamed}, false // no subject is a space
+	if s.joinIdle() { // all may have become busy, and found no room for another one
+		return true
 	}
-	switch {
-	case r.Kind != KindRequest:
-		s.stats.Unknown++
-	case late:
-		s.stats.Expired++
-	case s.revoked.take(call) || r.isAbandoned():
-		s.stats.Revoked++
-	case twice:
-		s.stats.Duplicate++
-		return false, Retry // the one that runs may still fail; when it is done, the bus forgets both
-	default:
-		s.running[key] = v
-		r.key = key
-		return true, Done
-	}
-	return false, Done
+	s.leave()
+	return false
 }
 
-// perform calls the handler and answers. It is called between admit and the end of the
-// handler's context.
-func (s *service) perform(ctx context.Context, v running) (o Outcome) {
-	r := v.request()
-	measuring, began := probe.Measuring.Load(), time.Time{}
-	if measuring {
-		began = s.clock.now()
-	}
-	returned := false
-	var body []byte
-	var err error
-	defer func() {
-		if !returned {
-			value := recover()
-			if value == nil {
-				value = "runtime.Goexit"
-			}
-			err = &handlerPanic{value, debug.Stack()}
+// joinIdle adds one to idle, unless there are enough. Idle is never more than the pullers
+// that wait: took relies on it.
+func (s *service) joinIdle() bool {
+	for n := s.idle.Load(); n < keepPullers; n = s.idle.Load() {
+		if s.idle.CompareAndSwap(n, n+1) {
+			return true
 		}
-		if measuring {
-			s.measure(began)
-		}
-		o = s.answer(r, body, err)
-	}()
-	if s.tracer != nil {
-		var end func(tracing.End)
-		ctx, end = s.tracer.Start(ctx, tracing.Span{Kind: "handler", Subject: s.subject})
-		defer func() { end(tracing.End{Err: spanError(err, returned)}) }()
 	}
-	body, err = s.handle(ctx, v)
-	returned = true
-	return Done
+	return false
 }
 
-// errHandlerFailed is the error of a span around a handler that did not return.
-var errHandlerFailed = errors.New("relay: the handler panicked or called runtime.Goexit")
-
-func spanError(err error, returned bool) error {
-	if !returned {
-		return errHandlerFailed
+// leave notes that a puller ends. The caller holds s.mu.
+func (s *service) leave() {
+	if s.pullers--; s.pullers == 0 {
+		_ = s.ended.TryPut(struct{}{})
 	}
-	return err
 }
 
-// handlerPanic is the panic of a handler. Its stack goes to the log: the caller gets the value.
-type handlerPanic struct {
-	value any
-	stack []byte
-}
-
-func (p *handlerPanic) Error() string { return fmt.Sprint(p.value) }
-
-// answer removes the request and sends the reply. If the worker was stopped, or the handler
-// failed with ErrRetry, and the bus redelivers, a later attempt will answer. The
-// same holds for a request without a caller, if another one with its key runs.
-func (s *service) answer(r *Request, body []byte, err error) Outcome {
-	_, panicked := err.(*handlerPanic)
+// took notes that a puller has a request, and starts another one if none is idle. It
+// reports false if there was an error, and the puller ends.
+func (s *service) took(err error) bool {
+	if s.idle.Add(-1) > 0 && err == nil {
+		return true
+	}
 	s.mu.Lock()
-	delete(s.running, r.key)
-	s.stats.Finished++
+	defer s.mu.Unlock()
 	if err != nil {
-		s.stats.Failed++
-		s.lastError = err.Error()
+		s.failure = err
+		s.leave()
+		return false
 	}
-	if panicked {
-		s.stats.Panics++
+	if s.pullers < s.o.Concurrency {
+		s.pullers++
+		s.spawn()
 	}
-	gone := r.gone
-	if gone {
-		s.stats.Canceled++
-	}
-	s.mu.Unlock()
-	stopped := !gone && errors.Is(err, context.Canceled)
-	twice := err == error(errTwice)
-	o := Done
-	if r.settle != nil && !gone && err != nil {
-		if o.Again = stopped || err == errLost || twice && r.ReplyTo == ""; !o.Again && !twice {
-			o.Again, o.After = s.retry(r, err)
-		}
-	}
-	retried := o.Again
-	if err != nil {
-		s.report(r, err, gone || stopped || twice || r.ReplyTo != "" && !retried)
-	}
-	if retried || gone {
-		return o
-	}
-	if r.ReplyTo == "" {
-		return Outcome{Err: err}
-	}
-	reply := &Envelope{Kind: KindReply, Trace: r.Trace, ID: r.ID, Token: r.Token, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent, Attempt: r.Attempt, Headers: r.headers, Body: body}
-	if err != nil {
-		code, message := CodeError, err.Error()
-		if coded, ok := err.(*codedError); ok {
-			code = coded.code
-		}
-		switch {
-		case panicked:
-			code = CodePanic
-		case twice:
-			code, message = CodeDuplicate, errTwice.Message
-		case errors.Is(err, context.DeadlineExceeded) && r.late():
-			code = CodeDeadline
-		case stopped:
-			code, message = CodeCanceled, "the worker was stopped"
-		}
-		reply = NewFailure(r.Envelope, code, message)
-	}
-	s.send(r, reply)
-	return Done
-}
-
-// retry returns whether a request that has failed is delivered again, and when.
-func (s *service) retry(r *Request, err error) (again bool, after time.Duration) {
-	if s.o.Retry != nil {
-		return s.o.Retry(r, err)
-	}
-	return errors.Is(err, ErrRetry), 0
-}
-
-// settled tells a bus that redelivers what became of a request.
-func (r *Request) settled(o Outcome) {
-	if r.settle != nil {
-		r.settle(o)
-	}
-}
-
-// late reports whether the call's deadline has passed.
-func (r *Request) late() bool { return !r.due.IsZero() && !r.s.clock.now().Before(r.due) }
-
-// send publishes an answer.
-func (s *service) send(r *Request, e *Envelope) {
-	err := s.bus.TryPublish(e)
-	switch {
-	case err == nil:
-		return
-	case errors.As(err, new(*HeaderError)):
-		err = s.bus.TryPublish(NewFailure(r.Envelope, CodeError, err.Error()))
-	case err == ErrTooLarge:
-		err = s.bus.TryPublish(NewFailure(r.Envelope, CodeTooLarge, fmt.Sprintf("the reply has %d bytes", len(e.Body))))
-	}
-	if err != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.stats.RepliesLost++
-	}
+	return true
 }
 
 // receive handles cancellations and credits, from any goroutine.
 func (s *service) receive(e *Envelope) {
 	key := keyOf(e)
 	s.mu.Lock()
-	v := s.running[key]
+	r := s.running[key]
 	var wake *onloop.Parker
 	switch e.Kind {
 	case KindCancel:
-		if v == nil {
+		if r == nil {
 			if e.isLocal(s.bus) {
 				break // admit looks at the request itself
 			}
@@ -312,20 +193,18 @@ func (s *service) receive(e *Envelope) {
 			}
 			break
 		}
-		r := v.request()
 		r.gone = true
 		wake, r.credit = r.credit, nil
 	case KindCredit:
-		if v == nil || e.Seq <= v.request().allowed {
+		if r == nil || e.Seq <= r.allowed {
 			break
 		}
-		r := v.request()
 		r.allowed = e.Seq
 		wake, r.credit = r.credit, nil
 	}
 	s.mu.Unlock()
-	if v != nil && e.Kind == KindCancel {
-		v.stop() // first, so that Send returns the error of its context, if that is the handler's
+	if r != nil && e.Kind == KindCancel {
+		r.scope.stop() // first, so that Send returns the error of its context, if that is the handler's
 	}
 	if wake != nil {
 		wake.Wake()
@@ -335,12 +214,12 @@ func (s *service) receive(e *Envelope) {
 // stopAll ends the contexts of all handlers.
 func (s *service) stopAll() {
 	s.mu.Lock()
-	all := slices.SortedFunc(maps.Values(s.running), func(a, b running) int { // a simulated run is the same each time
-		return cmp.Or(cmp.Compare(a.request().ID, b.request().ID), cmp.Compare(a.request().Token, b.request().Token))
+	all := slices.SortedFunc(maps.Values(s.running), func(a, b *Request) int { // a simulated run is the same each time
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Token, b.Token))
 	})
 	s.mu.Unlock()
-	for _, v := range all {
-		v.stop()
+	for _, r := range all {
+		r.scope.stop()
 	}
 }
 
@@ -366,4 +245,51 @@ func within(ctx context.Context, d time.Duration, fn func(context.Context) error
 	}
 	late, _ = moveOnAfter(context.WithoutCancel(ctx), d, fn)
 	return late
+}
+
+// revocations are calls that were cancelled before their requests came: a cancellation can
+// overtake a request that waits in a queue. Each is kept until the call's deadline, when
+// its request is refused anyway. There are at most mostRevocations; the oldest goes first.
+type revocations struct {
+	until map[callKey]time.Time
+	order []callKey // oldest first; may contain calls that were taken out
+}
+
+// mostRevocations is enough for many workers with full queues: every worker of a subject gets
+// the cancellations of all calls that no worker has answered.
+const mostRevocations = 1 << 16
+
+// add adds a call. It reports whether another one had to go before its time.
+func (r *revocations) add(key callKey, now time.Time, remaining time.Duration) (forgotten bool) {
+	if r.until == nil {
+		r.until = map[callKey]time.Time{}
+	}
+	if _, ok := r.until[key]; ok {
+		return false
+	}
+	for len(r.order) > 0 {
+		until, ok := r.until[r.order[0]]
+		full := len(r.order) >= mostRevocations
+		if ok && now.Before(until) && !full {
+			break
+		}
+		forgotten = forgotten || ok && now.Before(until)
+		delete(r.until, r.order[0])
+		r.order = r.order[1:]
+	}
+	if n := len(r.order); n > 0 && r.order[n-1].replyTo == key.replyTo {
+		key.replyTo = r.order[n-1].replyTo // the same memory: the string may be a part of a message
+	}
+	r.until[key] = now.Add(remaining)
+	r.order = append(r.order, key)
+	return forgotten
+}
+
+// take removes a call, and reports whether it was there.
+func (r *revocations) take(key callKey) bool {
+	_, ok := r.until[key]
+	if delete(r.until, key); ok && len(r.until) == 0 {
+		*r = revocations{} // maps do not shrink
+	}
+	return ok
 }

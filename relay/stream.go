@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -14,22 +15,17 @@ import (
 // time. Close it.
 type Stream struct {
 	w       *waiter
-	endSpan func(error) // ends the span; has no effect when it has ended
+	endSpan func(error) // ends the span; nil without one, and when it has ended
 }
 
-// Stream sends a request to a handler that answers with any number of items. The deadline is
-// that of the whole stream: then it ends, whether it is read or not. Items that came before
-// can still be read.
+// Stream sends a request to a handler that answers with any number of items. It uses the same
+// fields of e as Do. The deadline is that of the whole stream: then it ends, whether it is read
+// or not. Items that came before can still be read.
 //
 // If the bus redelivers the request, the stream goes on with the later attempt, whichever
 // worker has it. Its first items, up to the last one that came before, are dropped. So a
 // handler must send the same items in each attempt.
-func (c *Caller) Stream(ctx context.Context, subject string, body []byte) (*Stream, error) {
-	return c.Open(ctx, Envelope{Subject: subject, Body: body})
-}
-
-// Open is Stream with all fields of an envelope, as Do is Call.
-func (c *Caller) Open(ctx context.Context, e Envelope) (s *Stream, err error) {
+func (c *Caller) Stream(ctx context.Context, e Envelope) (s *Stream, err error) {
 	if c.o.Intercept == nil {
 		return c.open(ctx, e)
 	}
@@ -51,16 +47,14 @@ func (c *Caller) Open(ctx context.Context, e Envelope) (s *Stream, err error) {
 }
 
 func (c *Caller) open(ctx context.Context, e Envelope) (*Stream, error) {
-	if ctx == nil {
-		panic("relay: a call with a nil context")
-	}
 	ctx, end := c.startSpan(ctx, &e)
-	w, err := c.begin(ctx, &e, true)
-	if err != nil {
-		end(err)
+	s := &Stream{endSpan: end}
+	var err error
+	if s.w, err = c.begin(ctx, &e, true); err != nil {
+		s.finish(err)
 		return nil, err
 	}
-	return &Stream{w: w, endSpan: end}, nil
+	return s, nil
 }
 
 // incoming is what has come of a stream. Guarded by the Caller's mutex.
@@ -89,15 +83,15 @@ func (w *waiter) creditDue() *Envelope {
 	return &Envelope{Kind: KindCredit, Trace: w.req.Trace, ID: w.req.ID, Token: w.req.Token, Subject: in.worker, ReplyTo: w.c.inbox, Seq: in.paid}
 }
 
-// sendCredit sends a message of creditDue; nil is none. If the bus does not take it, the next
+// sendCredit sends a message of creditDue. If the bus does not take it, the next
 // item tries again; if it is lost, a later one or the deadline ends the wait of the worker.
 func (c *Caller) sendCredit(w *waiter, e *Envelope) {
-	if e == nil || c.bus.TryPublish(e) == nil {
+	if c.bus.TryPublish(e) == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.reg.find(e.ID, e.Token) == w { // otherwise the stream has ended, and w may be that of another call
+	if c.reg.find(e.ID, e.Token) == w { // otherwise the stream has ended
 		w.in.granted = w.req.Seq
 	}
 }
@@ -186,7 +180,9 @@ func (s *Stream) Next(ctx context.Context) ([]byte, error) {
 	}
 	credit := w.creditDue()
 	c.mu.Unlock()
-	c.sendCredit(w, credit)
+	if credit != nil {
+		c.sendCredit(w, credit)
+	}
 	return e.Body, nil
 }
 
@@ -205,8 +201,10 @@ func (w *waiter) streamEnd() error {
 
 // finish ends the span.
 func (s *Stream) finish(err error) {
-	s.endSpan(err)
-	s.endSpan = noSpan
+	if s.endSpan != nil {
+		s.endSpan(err)
+		s.endSpan = nil
+	}
 }
 
 // Deadline returns when the stream ends at the latest.
@@ -216,17 +214,17 @@ func (s *Stream) Deadline() time.Time { return s.w.req.due() }
 // that Next has not returned are dropped.
 func (s *Stream) Close() error {
 	s.w.c.end(s.w, canceled)
-	s.w.stopAlarm() // if it cannot, the timer finds that the stream has ended
+	s.w.stopAlarm()
 	s.finish(nil)
 	return nil
 }
 
 // Send sends an item of a stream. It waits while the caller has not read enough of those
-// before. It fails if ctx ends, with ErrClosed if the caller has left, and with ErrNotStream
-// if the caller waits for a single reply.
+// before. It fails if ctx ends, with ErrClosed if the caller has left, and if the caller waits
+// for a single reply.
 func (r *Request) Send(ctx context.Context, body []byte) error {
 	if r.Seq == 0 {
-		return ErrNotStream
+		return errNotStream
 	}
 	s := r.s
 	for {
@@ -273,3 +271,6 @@ func (a *creditWait) Abort() bool {
 	a.credit = nil
 	return was
 }
+
+// errNotStream is the error of Send when the caller waits for one reply.
+var errNotStream = errors.New("relay: Send: the caller waits for a single reply")

@@ -25,7 +25,7 @@ func TestCancelWakesSend(t *testing.T) {
 		return nil, err
 	})
 	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
-	s, err := c.Stream(t.Context(), "endless", nil)
+	s, err := c.Stream(t.Context(), relay.Envelope{Subject: "endless"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestCancelWakesSend(t *testing.T) {
 
 // refusing is a bus that does not take the first credit.
 type refusing struct {
-	*relay.Local
+	relay.Bus
 	refused bool
 }
 
@@ -50,7 +50,7 @@ func (b *refusing) TryPublish(e *relay.Envelope) error {
 		b.refused = true
 		return relay.ErrFull
 	}
-	return b.Local.TryPublish(e)
+	return b.Bus.TryPublish(e)
 }
 
 // TestCreditThatIsNotTaken is sent again.
@@ -58,7 +58,7 @@ func TestCreditThatIsNotTaken(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			defer n.Scope().Cancel(nil)
-			bus := &refusing{Local: relay.NewLocal(relay.LocalOptions{})}
+			bus := &refusing{Bus: relay.NewLocal(relay.LocalOptions{})}
 			n.Go(func(ctx context.Context) error {
 				return relay.NewWorker(bus).Serve(ctx, "count", func(ctx context.Context, r *relay.Request) ([]byte, error) {
 					for i := range 10 {
@@ -73,7 +73,7 @@ func TestCreditThatIsNotTaken(t *testing.T) {
 				return err
 			}
 			c := newCaller(t, ctx, bus, relay.CallerOptions{Window: 3})
-			s, err := c.Stream(ctx, "count", nil)
+			s, err := c.Stream(ctx, relay.Envelope{Subject: "count"})
 			if err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ func redelivered(t *testing.T, window int, program func(s *relay.Stream, first, 
 	defer sub.Close()
 	c := newCaller(t, t.Context(), bus, relay.CallerOptions{Window: window})
 	defer c.Close()
-	s, err := c.Stream(t.Context(), "count", nil)
+	s, err := c.Stream(t.Context(), relay.Envelope{Subject: "count"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func TestClosedLoops(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := c.Homes(); n > 1 {
+	if n := c.Loops(); n > 1 {
 		t.Errorf("%d loops", n)
 	}
 	c.Close()

@@ -2,102 +2,90 @@ package relay
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/loop"
 )
 
-// waiter is a call, from its request to its end. A waiter of Call is reused.
+// waiter is a call, from its request to its end. That of a call with a reply is used again.
 type waiter struct {
 	onloop.Parker // of the task or goroutine that waits, while parked
 	c             *Caller
 	req           *outgoing
-	home          *home  // of the caller
-	alarm         *alarm // nil unless the call has a deadline of its own
+	among         *deadlines // of the loop that calls, or of goroutines
+	alarm         *alarm     // nil unless the call has a deadline of its own
 
 	// Guarded by c.mu.
 	reply        *Envelope
 	err          error
 	in           *incoming // of a stream; nil until something has come
-	next         *waiter   // in the list of spare waiters, or of those to be woken
-	older, newer *waiter   // in the home's list of deadlines
+	older, newer *waiter   // in the list of deadlines
 	ended        ending
 	parked       bool // a task or goroutine waits
-	listed       bool // in the home's list of deadlines
+	listed       bool // in the list of deadlines
 
-	// Set when the call begins. They are here to save space.
+	// Set when the call begins.
 	stream  bool
-	limited bool // by the home's list of deadlines
+	limited bool // by the list of deadlines
 
 	copies, refused uint32 // of the request, besides the first; guarded by c.mu
 }
 
-// alarm is a timer for the deadline of one call.
+// alarm is a timer of a loop, or of goroutines.
 type alarm struct {
-	onLoop loop.Timer // of a task
-	timer  *time.Timer
+	onLoop loop.Timer
+	timer  *time.Timer // nil for one of a loop
 }
 
-// newWaiter returns a waiter that is not in use. In a task it is called on the loop;
-// otherwise the caller holds c.mu.
-func (p *home) newWaiter() *waiter {
-	w := p.spare
-	if w == nil {
-		return &waiter{c: p.c, home: p}
+// start makes fn be called on l, or on a goroutine if l is nil. It is called on the loop.
+func (a *alarm) start(l *loop.Loop, in time.Duration, fn func()) {
+	if l != nil {
+		a.onLoop = l.CallLater(in, fn)
+	} else {
+		a.timer = after(in, fn)
 	}
-	p.spare, w.next = w.next, nil
-	p.spares--
-	return w
 }
 
-// keepWaiters is how many waiters a home keeps for later calls.
-const keepWaiters = 1024
-
-// release takes back the waiter of a call that has ended.
-func (w *waiter) release() {
-	p := w.home
-	if !w.stopAlarm() {
-		return
+// stop stops the timer, on its loop. It reports false if it is too late.
+func (a *alarm) stop() bool {
+	if a.timer != nil {
+		return a.timer.Stop()
 	}
-	if p.l == nil {
-		p.c.mu.Lock()
-		defer p.c.mu.Unlock()
-	}
-	if p.spares == keepWaiters {
-		return
-	}
-	w.req, w.reply, w.err, w.in = nil, nil, nil, nil
-	w.ended, w.stream, w.copies, w.refused = waiting, false, 0, 0
-	w.next, p.spare = p.spare, w
-	p.spares++
+	a.onLoop.Cancel()
+	return true
 }
 
-// setAlarm ends the call at its deadline, unless it is in the home's list.
+// setAlarm ends the call at its deadline, unless it is in the list of deadlines.
 func (w *waiter) setAlarm(in time.Duration) {
 	w.alarm = &alarm{}
-	if w.home.l != nil {
-		w.alarm.onLoop = w.home.l.CallLater(in, w.timeout)
-	} else {
-		w.alarm.timer = after(in, w.timeout)
-	}
+	w.alarm.start(w.among.l, in, w.timeout)
 }
 
-// stopAlarm stops the timer. It reports false if the timer may still call timeout: in a
-// goroutine of its own already, or because only its loop can stop it.
+// stopAlarm stops the timer. It reports false if timeout may still be called, because only the loop
+// of the timer can stop it, or it is too late. Timeout then finds that the call has ended.
 func (w *waiter) stopAlarm() bool {
-	a := w.alarm
-	w.alarm = nil
 	switch {
-	case a == nil:
+	case w.alarm == nil:
 		return true
-	case a.timer != nil:
-		return a.timer.Stop()
-	case w.home.l.Owns():
-		a.onLoop.Cancel()
-		return true
+	case w.among.l == nil || w.among.l.Owns():
+		return w.alarm.stop()
 	}
 	return false
+}
+
+// spareWaiters are waiters of calls that have ended.
+var spareWaiters = sync.Pool{New: func() any { return &waiter{} }}
+
+// release gives a waiter back, unless its timer may call timeout. It is for calls that were not
+// cancelled: many are cancelled together, and their waiters would be kept for nothing.
+func (w *waiter) release() {
+	if w.stopAlarm() {
+		w.Release()
+		*w = waiter{Parker: w.Parker}
+		spareWaiters.Put(w)
+	}
 }
 
 // wouldBlock ends the message about a call on a goroutine that runs a loop.
@@ -109,24 +97,21 @@ func (w *waiter) wait(ctx context.Context) error {
 	if err := w.Prepare(ctx, "relay: Call"+wouldBlock); err != nil {
 		return err
 	}
-	if !w.park() {
+	w.c.mu.Lock()
+	if w.ready() {
+		w.c.mu.Unlock()
 		w.Pass()
 		return nil
 	}
+	w.parked = true
+	if w.limited && !w.listed {
+		w.among.limit(w)
+	}
+	w.c.mu.Unlock()
 	if l := w.Loop(); l != nil {
 		l.Internal().ExpectPost()
 	}
 	return w.Park(ctx, "relay: reply", w)
-}
-
-// park reports whether there is nothing to read, and the caller has to wait.
-func (w *waiter) park() bool {
-	w.c.mu.Lock()
-	defer w.c.mu.Unlock()
-	if w.parked = !w.ready(); w.parked && w.limited && !w.listed {
-		w.home.limit(w)
-	}
-	return w.parked
 }
 
 // ready reports whether there is something to read. The caller holds c.mu.
@@ -136,7 +121,7 @@ func (w *waiter) ready() bool { return w.ended != waiting || w.hasItems() }
 func (w *waiter) wakeIfDue() {
 	if w.parked && w.ready() {
 		w.parked = false
-		w.wake()
+		w.Wake()
 	}
 }
 
@@ -158,4 +143,39 @@ func (w *waiter) timeout() {
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
 	w.wakeIfDue()
+}
+
+// waitHedged waits for the end of a call, and sends its request again after each time of Hedge.
+func (c *Caller) waitHedged(ctx context.Context, w *waiter) error {
+	for {
+		late, err := moveOnAfter(ctx, c.o.Hedge, w.wait)
+		if !late {
+			c.cancelHedges(w)
+			return err
+		}
+		c.sendAgain(w)
+	}
+}
+
+// sendAgain sends the request of a call that waits once more.
+func (c *Caller) sendAgain(w *waiter) {
+	c.mu.Lock()
+	if w.ended != waiting {
+		c.mu.Unlock()
+		return
+	}
+	w.copies++ // before it is sent, because a refusal may come at once
+	again := clone(&w.req.Envelope)
+	c.mu.Unlock()
+	sent := false
+	if again.Deadline, _ = again.remaining(c.clock.now()); again.Deadline > 0 {
+		sent = c.bus.TryPublish(again) == nil // a bus that takes no more, or stores the request, has the first one
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if sent {
+		c.stats.Hedged++
+	} else {
+		w.copies--
+	}
 }

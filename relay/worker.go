@@ -59,7 +59,7 @@ type ServeOptions struct {
 
 	// Results keeps replies by the header IdempotencyKey. A request with a key that is
 	// there is answered without the handler. While a request with a key runs, another
-	// one here fails with CodeDuplicate. Errors are not kept. Items of a stream
+	// one here fails with the code "duplicate". Errors are not kept. Items of a stream
 	// are kept with its reply, up to 16 MB. Nil means that keys have no effect.
 	Results Results
 

@@ -3,7 +3,9 @@ package relay_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,7 +101,7 @@ func TestHandlerThatFails(t *testing.T) {
 	})
 	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
 	for body, code := range map[string]string{
-		"panic": relay.CodePanic, "goexit": relay.CodePanic, "large": relay.CodeTooLarge, "send": relay.CodeError,
+		"panic": "panic", "goexit": "panic", "large": "too-large", "send": "error",
 	} {
 		_, err := c.Call(t.Context(), "fail", []byte(body))
 		if remote := (*relay.RemoteError)(nil); !errors.As(err, &remote) || remote.Code != code {
@@ -285,28 +287,32 @@ func TestStragglers(t *testing.T) {
 	}
 }
 
-// TestQueuedRequestsFail when the last worker leaves or the bus closes.
+// TestQueuedRequestsFail when the last worker leaves or the bus closes. One without a caller is logged.
 func TestQueuedRequestsFail(t *testing.T) {
-	for name, end := range map[string]func(bus *relay.Local, sub relay.Subscription){
-		"the last worker leaves": func(_ *relay.Local, sub relay.Subscription) { sub.Close() },
-		"the bus closes":         func(bus *relay.Local, _ relay.Subscription) { bus.Close() },
+	for name, end := range map[string]func(bus relay.Bus, sub relay.Subscription){
+		"the last worker leaves": func(_ relay.Bus, sub relay.Subscription) { sub.Close() },
+		"the bus closes":         func(bus relay.Bus, _ relay.Subscription) { bus.Close() },
 	} {
-		bus := relay.NewLocal(relay.LocalOptions{})
+		var log strings.Builder
+		bus := relay.NewLocal(relay.LocalOptions{ErrorLog: slog.New(slog.NewTextHandler(&log, nil))})
 		sub, err := bus.Subscribe(t.Context(), "work", "g")
 		if err != nil {
 			t.Fatal(err)
 		}
 		c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
-		s, err := c.Stream(t.Context(), "work", nil)
+		s, err := c.Stream(t.Context(), relay.Envelope{Subject: "work"})
 		if err != nil {
+			t.Fatal(err)
+		}
+		if err := bus.TryPublish(&relay.Envelope{Subject: "work"}); err != nil { // no caller can be told
 			t.Fatal(err)
 		}
 		end(bus, sub)
 		if _, err := s.Next(t.Context()); !errors.Is(err, relay.ErrNoResponder) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if st := bus.Stats(); st.Dropped != 1 {
-			t.Errorf("%s: %+v", name, st)
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "a request is lost") || !strings.Contains(text, "subject=work") {
+			t.Errorf("%s: the log has %q", name, text)
 		}
 		c.Close()
 	}

@@ -127,6 +127,9 @@ func unexpected(err error) error {
 const mostDeadline = 365 * 24 * time.Hour
 
 func parseHeader(text []byte) (*relay.Envelope, error) {
+	if isShort(text) {
+		return parseShort(text)
+	}
 	var h fields
 	if err := json.Unmarshal(text, &h); err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrMalformed, err)

@@ -319,11 +319,11 @@ func (b *web) judge(o order, expired bool, answer error) error {
 	case errors.Is(answer, relay.ErrNoResponder), errors.Is(answer, relay.ErrFull), !b.a.quiet && errors.Is(answer, relay.ErrBroken):
 		return nil
 	case !errors.As(answer, &remote):
-	case remote.Code == relay.CodeCanceled, remote.Code == relay.CodeDeadline: // the worker ended, or was first
+	case remote.Code == "canceled", remote.Code == "deadline": // the worker ended, or was first
 		return nil
 	case (o.what == "fail" || o.what == "panic") && remote.Message == "re: "+o.String():
 		return nil
-	case remote.Code == relay.CodeError && o.what != "fail": // the worker's deadline was first
+	case remote.Code == "error" && o.what != "fail": // the worker's deadline was first
 		return nil
 	}
 	return fmt.Errorf("%s: %w", o, answer)
@@ -338,7 +338,7 @@ func (b *web) single(ctx context.Context, c *relay.Caller, o order, e relay.Enve
 }
 
 func (b *web) stream(ctx context.Context, c *relay.Caller, o order, e relay.Envelope) error {
-	s, err := c.Open(ctx, e)
+	s, err := c.Stream(ctx, e)
 	if err != nil {
 		return err
 	}

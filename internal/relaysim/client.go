@@ -128,7 +128,7 @@ func (b *Bus) receive(m message) {
 // refuse answers a request that this client has received but will not serve.
 func (b *Bus) refuse(e *relay.Envelope) {
 	if e != nil && e.Kind == relay.KindRequest && e.ReplyTo != "" {
-		_ = b.TryPublish(relay.NewFailure(e, relay.CodeNoResponder, "the worker has left")) // or its caller times out
+		_ = b.TryPublish(relay.NewFailure(e, "no-responder", "the worker has left")) // or its caller times out
 	}
 }
 

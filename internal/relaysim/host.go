@@ -120,7 +120,7 @@ func (h *host) leave(s *subscription) {
 		if g.members = slices.DeleteFunc(g.members, same); len(g.members) == 0 {
 			t.groups = slices.DeleteFunc(t.groups, func(o *group) bool { return o == g })
 			for _, q := range g.queue {
-				h.refuse(q.e, relay.CodeNoResponder)
+				h.refuse(q.e, "no-responder")
 			}
 		}
 	}
@@ -132,12 +132,12 @@ func (h *host) leave(s *subscription) {
 func (h *host) publish(e *relay.Envelope) {
 	t := h.topics[e.Subject]
 	if t == nil {
-		h.refuse(e, relay.CodeNoResponder)
+		h.refuse(e, "no-responder")
 		return
 	}
 	for _, g := range t.groups {
 		if len(g.queue) >= maxQueue {
-			h.refuse(e, relay.CodeFull)
+			h.refuse(e, "full")
 			continue
 		}
 		g.queue = append(g.queue, queued{e, h.now()})

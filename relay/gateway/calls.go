@@ -253,7 +253,7 @@ func (s *callSocket) call(ctx, callCtx context.Context, k *socketCall, e relay.E
 
 // answer makes a call, and sends its items.
 func (s *callSocket) answer(ctx, callCtx context.Context, k *socketCall, e relay.Envelope) error {
-	items, err := s.h.c.Open(callCtx, e)
+	items, err := s.h.c.Stream(callCtx, e)
 	if err != nil {
 		return err
 	}

@@ -285,17 +285,17 @@ func (h *Handler) count(ctx context.Context, err error) int {
 	case errors.Is(err, relay.ErrTooLarge):
 		h.refused.Add(1)
 		return http.StatusRequestEntityTooLarge
-	case errors.As(err, new(*relay.HeaderError)):
+	case errors.Is(err, relay.ErrHeader):
 		h.refused.Add(1)
 		return http.StatusBadRequest
 	}
 	status := http.StatusBadGateway
 	if errors.As(err, &remote) {
 		switch remote.Code {
-		case relay.CodeDuplicate:
+		case "duplicate":
 			h.refused.Add(1)
 			return http.StatusConflict
-		case relay.CodeError, relay.CodePanic:
+		case "error", "panic":
 			status = http.StatusInternalServerError
 		}
 	}

@@ -215,7 +215,7 @@ func TestFull(t *testing.T) {
 					_, _, err := post(ctx, url, "", "block")
 					return err
 				})
-				for w.Stats().Running < 1 || bus.Stats().Queued < i {
+				for w.Stats().Running < 1 || queued("work") < i {
 					if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
 						return err
 					}

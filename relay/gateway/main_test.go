@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/relay"
 )
 
@@ -21,7 +22,7 @@ func newCaller(t testing.TB, ctx context.Context, bus relay.Bus, o relay.CallerO
 }
 
 // serve runs a worker on goroutines until the test ends, and returns when it has subscribed.
-func serve(t testing.TB, bus *relay.Local, subject string, o relay.ServeOptions, h relay.Handler) (w *relay.Worker, stop func() error) {
+func serve(t testing.TB, bus relay.Bus, subject string, o relay.ServeOptions, h relay.Handler) (w *relay.Worker, stop func() error) {
 	t.Helper()
 	w = relay.NewWorker(bus)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -39,3 +40,15 @@ func serve(t testing.TB, bus *relay.Local, subject string, o relay.ServeOptions,
 }
 
 func echo(_ context.Context, r *relay.Request) ([]byte, error) { return r.Body, nil }
+
+// queued returns how many requests wait in the queues of a subject, by the metrics of its workers.
+func queued(subject string) (n int) {
+	for _, m := range probe.AllMetered() {
+		for _, s := range m.ProbeMetrics() {
+			if s.Name == "spindle_relay_queued" && s.Labels[0] == [2]string{"subject", subject} {
+				n += int(s.Value)
+			}
+		}
+	}
+	return n
+}

@@ -16,7 +16,7 @@ import (
 
 // serveEvents answers with server-sent events.
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, e relay.Envelope) {
-	s, err := h.c.Open(r.Context(), e)
+	s, err := h.c.Stream(r.Context(), e)
 	if err != nil {
 		h.fail(w, r, err)
 		return
@@ -146,7 +146,7 @@ var errNotWritten = errors.New("relay: the client has left")
 
 // answerSocket makes a call, and sends its items.
 func (h *Handler) answerSocket(ctx context.Context, c *ws.Conn, e relay.Envelope) error {
-	s, err := h.c.Open(ctx, e)
+	s, err := h.c.Stream(ctx, e)
 	if err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func TestProcessThatBecomesFreeDuringAPause(t *testing.T) {
 					return false, fn(ctx)
 				})
 			serve(t, o, func(t *testing.T, ctx context.Context, c *relay.Caller) error {
-				s, err := c.Stream(ctx, "work", []byte("pairs")) // uses its process until it is closed
+				s, err := c.Stream(ctx, relay.Envelope{Subject: "work", Body: []byte("pairs")}) // uses its process until it is closed
 				if err != nil {
 					return err
 				}

@@ -58,7 +58,7 @@ func TestCancellationWhileItemsAreSent(t *testing.T) {
 			if _, err := ready.Await(ctx); err != nil {
 				return err
 			}
-			if s, err = c.Stream(ctx, "work", []byte("pairs")); err != nil {
+			if s, err = c.Stream(ctx, relay.Envelope{Subject: "work", Body: []byte("pairs")}); err != nil {
 				return err
 			}
 			after, err := c.Call(ctx, "work", []byte("pid"))
@@ -99,7 +99,7 @@ func TestProcessThatAnswersACancellationTwice(t *testing.T) {
 				}
 				defer callers[i].Close()
 			}
-			s, err := callers[0].Stream(ctx, "work", []byte("twice"))
+			s, err := callers[0].Stream(ctx, relay.Envelope{Subject: "work", Body: []byte("twice")})
 			if err != nil {
 				return err
 			}

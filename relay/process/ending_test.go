@@ -35,7 +35,7 @@ func TestRequestIsFinishedInACancelledRun(t *testing.T) {
 				Socket: socket, StartTimeout: time.Minute, Drain: time.Minute, Ready: func() { close(ready) },
 			}
 			go func() {
-				ended <- spindle.RunWith(ctx, spindle.Options{Grace: graceOfTheRun}, func(ctx context.Context) error {
+				ended <- spindle.Options{Grace: graceOfTheRun}.Run(ctx, func(ctx context.Context) error {
 					return process.Serve(ctx, bus, "work", o)
 				})
 			}()
@@ -44,7 +44,7 @@ func TestRequestIsFinishedInACancelledRun(t *testing.T) {
 			case err := <-ended:
 				t.Fatal(err)
 			}
-			s, err := c.Stream(t.Context(), "work", []byte("linger"))
+			s, err := c.Stream(t.Context(), relay.Envelope{Subject: "work", Body: []byte("linger")})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -32,7 +32,7 @@ func TestRequestsAreServed(t *testing.T) {
 
 func TestItemsArriveInOrder(t *testing.T) {
 	pool(t, process.Options{}, func(t *testing.T, ctx context.Context, c *relay.Caller) error {
-		s, err := c.Stream(ctx, "work", []byte("items"))
+		s, err := c.Stream(ctx, relay.Envelope{Subject: "work", Body: []byte("items")})
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func TestRequestThatIsNoFrame(t *testing.T) {
 // TestCanceledRequest kills its process with the whole group.
 func TestCanceledRequest(t *testing.T) {
 	pool(t, process.Options{Grace: time.Millisecond}, func(t *testing.T, ctx context.Context, c *relay.Caller) error {
-		s, err := c.Stream(ctx, "work", []byte("child"))
+		s, err := c.Stream(ctx, relay.Envelope{Subject: "work", Body: []byte("child")})
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func TestProcessThatLeavesAnother(t *testing.T) {
 	for name, stderr := range map[string]io.Writer{"no errors": nil, "a file": os.Stderr, "a writer": io.Discard} {
 		t.Run(name, func(t *testing.T) {
 			pool(t, process.Options{Stderr: stderr}, func(t *testing.T, ctx context.Context, c *relay.Caller) error {
-				s, err := c.Stream(ctx, "work", []byte("orphan"))
+				s, err := c.Stream(ctx, relay.Envelope{Subject: "work", Body: []byte("orphan")})
 				if err != nil {
 					return err
 				}
@@ -145,7 +145,7 @@ func TestProcessThatLeavesAnother(t *testing.T) {
 // TestCutFrame: a process is not used again if a cancellation came in the middle of a frame.
 func TestCutFrame(t *testing.T) {
 	pool(t, process.Options{Grace: time.Minute}, func(t *testing.T, ctx context.Context, c *relay.Caller) error {
-		s, err := c.Stream(ctx, "work", []byte("cut"))
+		s, err := c.Stream(ctx, relay.Envelope{Subject: "work", Body: []byte("cut")})
 		if err != nil {
 			return err
 		}

@@ -100,7 +100,7 @@ func callPython(ctx context.Context, t *testing.T, c *relay.Caller, note string)
 	if again, err := c.Call(ctx, "work", []byte("pid")); err != nil || string(again) != string(pid) {
 		t.Errorf("a process that answers a cancellation was replaced: %s, %s, %v", pid, again, err)
 	}
-	s, err := c.Stream(ctx, "work", []byte("count 200"))
+	s, err := c.Stream(ctx, relay.Envelope{Subject: "work", Body: []byte("count 200")})
 	if err != nil {
 		return err
 	}

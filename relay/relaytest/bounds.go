@@ -17,7 +17,7 @@ type filling struct {
 	sub      relay.Subscription
 	accepted int // requests
 	full     bool
-	answered int // requests, by a Failure with CodeFull
+	answered int // requests, by a Failure with the code "full"
 }
 
 // fill publishes requests that no member takes, until the queue is full or there are enough.
@@ -71,7 +71,7 @@ func (f *filling) request() *relay.Envelope {
 	return &relay.Envelope{Subject: "work", ReplyTo: "answers", ID: uint64(f.accepted + 1)}
 }
 
-// fullQueues: what was accepted is delivered, or answered by a Failure with CodeFull.
+// fullQueues: what was accepted is delivered, or answered by a Failure with the code "full".
 func (s *suite) fullQueues(ctx context.Context) error {
 	f, err := s.fill(ctx)
 	if err != nil {
@@ -222,7 +222,7 @@ func (s *suite) tooLarge(ctx context.Context) error {
 		return err
 	}
 	_, err = c.Call(ctx, "large", nil)
-	if remote := (*relay.RemoteError)(nil); !errors.As(err, &remote) || remote.Code != relay.CodeTooLarge {
+	if remote := (*relay.RemoteError)(nil); !errors.As(err, &remote) || remote.Code != "too-large" {
 		s.Errorf("a reply of %d bytes: %v", tooLarge, err)
 	}
 	return c.Close()

@@ -58,8 +58,8 @@ func (s *suite) failures(ctx context.Context) error {
 		body string
 		want relay.RemoteError
 	}{
-		{"panic", relay.RemoteError{Subject: "fail", Code: relay.CodePanic, Message: "it panics"}},
-		{"error", relay.RemoteError{Subject: "fail", Code: relay.CodeError, Message: "it fails"}},
+		{"panic", relay.RemoteError{Subject: "fail", Code: "panic", Message: "it panics"}},
+		{"error", relay.RemoteError{Subject: "fail", Code: "error", Message: "it fails"}},
 	} {
 		_, err := c.Call(ctx, "fail", []byte(failing.body))
 		if remote := (*relay.RemoteError)(nil); !errors.As(err, &remote) || *remote != failing.want {
@@ -179,7 +179,7 @@ func (s *suite) streams(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	st, err := c.Stream(ctx, "count", nil)
+	st, err := c.Stream(ctx, relay.Envelope{Subject: "count"})
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func (s *suite) emptyItems(ctx context.Context, c *relay.Caller) error {
 	if err != nil {
 		return err
 	}
-	st, err := c.Stream(ctx, "empty", nil)
+	st, err := c.Stream(ctx, relay.Envelope{Subject: "empty"})
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (s *suite) closedStream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	st, err := c.Stream(ctx, "endless", nil)
+	st, err := c.Stream(ctx, relay.Envelope{Subject: "endless"})
 	if err != nil {
 		return err
 	}

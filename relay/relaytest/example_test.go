@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { leak.Main(m) }
 func TestLocal(t *testing.T) {
 	for name, o := range map[string]relay.LocalOptions{"usual": {}, "a queue of one": {Queue: 1}} {
 		t.Run(name, func(t *testing.T) {
-			var bus *relay.Local
+			var bus relay.Bus
 			var of *testing.T
 			relaytest.Run(t, relaytest.Config{
 				Connect: func(context.Context) (relay.Bus, error) { return bus, nil },

@@ -217,7 +217,7 @@ func (s *suite) subjects(ctx context.Context) error {
 		for name, err := range map[string]error{ // any order: only messages
 			"Listen": listen, "Subscribe": subscribe, "TryPublish": bus.TryPublish(&relay.Envelope{Subject: subject}),
 		} {
-			if bad := (*relay.SubjectError)(nil); !errors.As(err, &bad) {
+			if !errors.Is(err, relay.ErrSubject) {
 				s.Errorf("%s %q: %v", name, subject, err)
 			}
 		}

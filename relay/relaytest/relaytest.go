@@ -35,7 +35,7 @@ type Config struct {
 
 	// Unseen is whether Publish does not wait for the queues of a subject, because they are
 	// elsewhere. A request that does not fit must then be answered by a Failure with
-	// relay.CodeFull.
+	// the code "full".
 	Unseen bool
 }
 
