@@ -15,6 +15,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/relay/nats"
@@ -130,7 +131,7 @@ func TestManyCallsCanceledInTheQueue(t *testing.T) {
 	defer c.Close()
 	var streams []*relay.Stream
 	for len(streams) < calls {
-		s, err := c.Stream(t.Context(), "work", nil)
+		s, err := c.Stream(t.Context(), relay.Envelope{Subject: "work"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +142,7 @@ func TestManyCallsCanceledInTheQueue(t *testing.T) {
 	for _, s := range slices.Backward(streams) { // the worker is busy until it has all cancellations
 		s.Close()
 	}
-	until(t, func() bool { return w.Stats().Revoked+w.Stats().Finished == calls })
+	until.Holds(t, func() bool { return w.Stats().Revoked+w.Stats().Finished == calls })
 	if s := w.Stats(); s.Revoked != calls-1 || s.Canceled != 1 || s.Forgotten != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -164,7 +165,7 @@ func TestManyCallsOfTasksAreCanceled(t *testing.T) {
 		}
 		streams := make([]*relay.Stream, calls)
 		for i := range streams {
-			if streams[i], err = c.Stream(ctx, "work", nil); err != nil {
+			if streams[i], err = c.Stream(ctx, relay.Envelope{Subject: "work"}); err != nil {
 				return err
 			}
 		}
@@ -179,11 +180,11 @@ func TestManyCallsOfTasksAreCanceled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, func() bool { return w.Stats().Revoked+w.Stats().Finished == calls })
+	until.Holds(t, func() bool { return w.Stats().Revoked+w.Stats().Finished == calls })
 	if s := w.Stats(); s.Finished != s.Canceled {
 		t.Errorf("%+v", s)
 	}
-	until(t, func() bool { return bus.Stats().Outbox == 0 })
+	until.Holds(t, func() bool { return bus.Stats().Outbox == 0 })
 	if s := bus.Stats(); s.Dropped != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -231,13 +232,19 @@ func TestRequestsOfAWorkerThatLeaves(t *testing.T) {
 		<-release
 		return []byte("first"), nil
 	}, relay.ServeOptions{Concurrency: 1})
-	c := caller(t, connect(t, b, nats.Options{}))
-	results := make(chan string)
-	for range 10 {
-		go func() {
-			got, err := c.Call(t.Context(), "job", nil)
-			results <- fmt.Sprintf("%s %v", got, err)
-		}()
+	bus := connect(t, b, nats.Options{})
+	c := caller(t, bus)
+	calls := make([]*relay.Stream, 10)
+	for i := range calls {
+		var err error
+		if calls[i], err = c.Stream(t.Context(), relay.Envelope{Subject: "job"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Listen returns when the server has sent all of them to the worker. One that the server is about to
+	// send when the worker leaves fails: the server has chosen among the members of before.
+	if _, err := bus.Listen(t.Context(), "unused", func(*relay.Envelope) {}); err != nil {
+		t.Fatal(err)
 	}
 	<-begun
 	other := connect(t, b, nats.Options{})
@@ -250,6 +257,13 @@ func TestRequestsOfAWorkerThatLeaves(t *testing.T) {
 			other.TryPublish(&relay.Envelope{Kind: relay.KindReply, Subject: d.ReplyTo, ID: d.ID, Token: d.Token, Body: []byte("second")})
 		}
 	}()
+	results := make(chan string)
+	for _, call := range calls {
+		go func() {
+			got, err := call.Next(t.Context())
+			results <- fmt.Sprintf("%s %v", got, err)
+		}()
+	}
 	go stop()
 	counts := map[string]int{}
 	for range 9 {
@@ -294,17 +308,17 @@ func TestLargeAndMalformedEnvelopes(t *testing.T) {
 		want error
 	}{
 		"too large":           {relay.Envelope{Subject: "a", Body: make([]byte, 2<<20)}, relay.ErrTooLarge},
-		"an empty subject":    {relay.Envelope{}, &relay.SubjectError{}},
-		"a wildcard":          {relay.Envelope{Subject: "a.*"}, &relay.SubjectError{}},
-		"an empty part":       {relay.Envelope{Subject: "a..b"}, &relay.SubjectError{}},
-		"a line break":        {relay.Envelope{Subject: "a", Headers: map[string]string{"X": "a\r\nb"}}, &relay.HeaderError{}},
-		"a reserved header":   {relay.Envelope{Subject: "a", Headers: map[string]string{"Relay": "x"}}, &relay.HeaderError{}},
-		"a header of NATS":    {relay.Envelope{Subject: "a", Headers: map[string]string{"Nats-Msg-Id": "x"}}, &relay.HeaderError{}},
-		"no header name":      {relay.Envelope{Subject: "a", Headers: map[string]string{"": "x"}}, &relay.HeaderError{}},
-		"a wildcard as reply": {relay.Envelope{Subject: "a", ReplyTo: ">"}, &relay.SubjectError{}},
+		"an empty subject":    {relay.Envelope{}, relay.ErrSubject},
+		"a wildcard":          {relay.Envelope{Subject: "a.*"}, relay.ErrSubject},
+		"an empty part":       {relay.Envelope{Subject: "a..b"}, relay.ErrSubject},
+		"a line break":        {relay.Envelope{Subject: "a", Headers: map[string]string{"X": "a\r\nb"}}, relay.ErrHeader},
+		"a reserved header":   {relay.Envelope{Subject: "a", Headers: map[string]string{"Relay": "x"}}, relay.ErrHeader},
+		"a header of NATS":    {relay.Envelope{Subject: "a", Headers: map[string]string{"Nats-Msg-Id": "x"}}, relay.ErrHeader},
+		"no header name":      {relay.Envelope{Subject: "a", Headers: map[string]string{"": "x"}}, relay.ErrHeader},
+		"a wildcard as reply": {relay.Envelope{Subject: "a", ReplyTo: ">"}, relay.ErrSubject},
 	} {
 		err := bus.TryPublish(&tt.e)
-		if err == nil || fmt.Sprintf("%T", err) != fmt.Sprintf("%T", tt.want) {
+		if !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -317,7 +331,7 @@ func TestLargeAndMalformedEnvelopes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, func() bool { return bus.Stats().Dropped == before+6 })
+	until.Holds(t, func() bool { return bus.Stats().Dropped == before+6 })
 }
 
 // TestHTTPWithAHeaderThatNATSCannotCarry: headers of NATS have no line breaks, so the request is
@@ -349,7 +363,7 @@ func TestReplyWithAHeaderThatNATSCannotCarry(t *testing.T) {
 	}, relay.ServeOptions{})
 	_, err := caller(t, bus).Call(t.Context(), "work", nil)
 	var remote *relay.RemoteError
-	if !errors.As(err, &remote) || remote.Code != relay.CodeError || w.Stats().RepliesLost != 0 {
+	if !errors.As(err, &remote) || remote.Code != "error" || w.Stats().RepliesLost != 0 {
 		t.Errorf("%v, %+v", err, w.Stats())
 	}
 }
@@ -368,7 +382,7 @@ func TestDropsAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, func() bool { return bus.Stats().Dropped == extra })
+	until.Holds(t, func() bool { return bus.Stats().Dropped == extra })
 	s.Close()
 	if n := bus.Stats().Dropped; n < extra {
 		t.Errorf("after Close %d are counted", n)

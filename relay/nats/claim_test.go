@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -48,7 +49,7 @@ func TestRequestsWithLessTimeThanTheLease(t *testing.T) {
 // sighting waits until a store has seen the claim of another one of the key "k", and returns its revision.
 func sighting(t *testing.T, r relay.Results) uint64 {
 	t.Helper()
-	until(t, func() bool { return nats.Sighted(r, "k") > 0 })
+	until.Holds(t, func() bool { return nats.Sighted(r, "k") > 0 })
 	return nats.Sighted(r, "k")
 }
 

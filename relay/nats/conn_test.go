@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 )
@@ -99,7 +100,7 @@ func TestBurstsShareABuffer(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		until(t, func() bool { return nats.Unsent(c) == 0 })
+		until.Holds(t, func() bool { return nats.Unsent(c) == 0 })
 	}
 	runtime.ReadMemStats(&after)
 	if each := (after.TotalAlloc - before.TotalAlloc) / (bursts * messages); each > size/2 {

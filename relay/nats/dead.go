@@ -29,7 +29,7 @@ func (s *jobs) giveUp(m jetstream.Msg, e *relay.Envelope, why string) {
 	}
 	if e.Kind == relay.KindRequest && e.ReplyTo != "" && !s.worksOn(m) {
 		why := fmt.Sprintf("the request was tried %d times", s.d.Attempts)
-		_ = s.b.TryPublish(relay.NewFailure(e, relay.CodeGivenUp, why)) // its caller has a deadline
+		_ = s.b.TryPublish(relay.NewFailure(e, "given-up", why)) // its caller has a deadline
 	}
 }
 

@@ -106,7 +106,7 @@ func TestGivenUpJobsAreKept(t *testing.T) {
 			t.Errorf("%+v", d.Envelope)
 		}
 		reasons[string(d.Body)+": "+d.Headers["Relay-Dead-Reason"]]++
-		d.Settle(relay.Done)
+		d.Settle(relay.Outcome{})
 	}
 	if reasons["never: never: not at all"] != 2 || reasons["again: tried 2 times; its handler failed"] != 1 {
 		t.Errorf("the reasons are %v", reasons)
@@ -174,12 +174,11 @@ func TestDelayedJob(t *testing.T) {
 	if a := <-arrived; a.body != "later" || a.attempt != 1 || a.at.Sub(began) < delay {
 		t.Errorf("%+v came after %v", a, a.at.Sub(began))
 	}
-	var refused *relay.HeaderError
 	for _, e := range []*relay.Envelope{
 		{Subject: "jobs", Headers: map[string]string{relay.Delay: "soon"}},
 		{Subject: "other", Headers: map[string]string{relay.Delay: "1s"}},
 	} {
-		if err := bus.Publish(t.Context(), e); !errors.As(err, &refused) {
+		if err := bus.Publish(t.Context(), e); !errors.Is(err, relay.ErrHeader) {
 			t.Errorf("%s with %v: %v", e.Subject, e.Headers, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -20,14 +21,14 @@ func TestDeadlineOfAStoredRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	published := time.Now()
-	until(t, func() bool { return time.Since(published) > 100*time.Millisecond })
+	until.Holds(t, func() bool { return time.Since(published) > 100*time.Millisecond })
 	joining := time.Now()
 	s := subscribe(t, bus)
 	defer s.Close()
 	asked := time.Now()
 	precision := asked.Sub(joining) / 2 // of what is known of the server's clock
 	d := next(t, s, "1", 1)
-	d.Settle(relay.Done)
+	d.Settle(relay.Outcome{})
 	if most := time.Hour - asked.Sub(published) + precision; d.Deadline > most {
 		t.Errorf("%v are left, at most %v", d.Deadline, most)
 	}
@@ -50,13 +51,13 @@ func TestStoredRequestAfterItsDeadline(t *testing.T) {
 		stored = stream.CachedInfo().State.Msgs
 	}
 	began := time.Now()
-	until(t, func() bool { return time.Since(began) > deadline })
+	until.Holds(t, func() bool { return time.Since(began) > deadline })
 	w, _ := serve(t, bus, "jobs.a", func(context.Context, *relay.Request) ([]byte, error) {
 		t.Error("the handler runs")
 		return nil, nil
 	}, relay.ServeOptions{})
-	until(t, func() bool { return w.Stats().Expired >= stored })
-	until(t, func() bool {
+	until.Holds(t, func() bool { return w.Stats().Expired >= stored })
+	until.Holds(t, func() bool {
 		_, stream := streamOf(t, b)
 		return stream.CachedInfo().State.Msgs == 0
 	})

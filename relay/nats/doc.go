@@ -21,14 +21,14 @@
 //
 // An answer that is an error has the header Relay-Error, and the text of the error as its payload.
 // The value is a code: "error" if the handler failed, and others such as "panic", "full" and
-// "deadline"; see relay.CodeError. A program that calls a worker without relay must look for it. One that
+// "deadline"; see relay.RemoteError. A program that calls a worker without relay must look for it. One that
 // serves a subject sends it with its response, to fail a call.
 //
 // # Queues
 //
 // NATS gives each request to a random member of the queue group. It then waits in the
 // queue of that worker, which is bounded. A request that does not fit is answered at once
-// by a failure with the code relay.CodeFull. When a worker leaves, it sends the requests
+// by a failure with the code "full". When a worker leaves, it sends the requests
 // that wait in its queue to the other members. NATS itself answers requests that have no
 // worker. An envelope without a reply address that has no worker is lost, and Publish
 // succeeds. If a worker's process dies, its calls wait until their deadlines.

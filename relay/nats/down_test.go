@@ -17,6 +17,7 @@ import (
 	client "github.com/nats-io/nats.go"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/relay/nats"
@@ -46,7 +47,7 @@ func ready(bus relay.Bus) (int, string) {
 // becomes waits until a readiness check has a status.
 func becomes(t *testing.T, bus relay.Bus, status int) {
 	t.Helper()
-	until(t, func() bool {
+	until.Holds(t, func() bool {
 		got, _ := ready(bus)
 		return got == status
 	})
@@ -120,7 +121,7 @@ func TestServerOfDurableSubjectsThatIsDown(t *testing.T) {
 	up()
 	becomes(t, bus, http.StatusOK)
 	publish(t, bus, "1")
-	next(t, subscribe(t, bus), "1", 1).Settle(relay.Done)
+	next(t, subscribe(t, bus), "1", 1).Settle(relay.Outcome{})
 }
 
 // TestServerWithoutJetStream: a readiness check says why durable subjects cannot be used.
@@ -130,7 +131,7 @@ func TestServerWithoutJetStream(t *testing.T) {
 	o.WaitForServer = true
 	bus := connect(t, b, o)
 	up()
-	until(t, func() bool {
+	until.Holds(t, func() bool {
 		status, text := ready(bus)
 		if status == http.StatusOK {
 			t.Fatal("ready without streams")

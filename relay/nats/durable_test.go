@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -65,7 +66,7 @@ func TestDurableRequestWaitsForAWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	bus = connect(t, b, durable(nats.Durable{}))
-	next(t, subscribe(t, bus), "1", 1).Settle(relay.Done)
+	next(t, subscribe(t, bus), "1", 1).Settle(relay.Outcome{})
 }
 
 // TestDurableRequestIsNotKeptByABusyWorker: a worker fetches nothing while it has no call of
@@ -85,12 +86,12 @@ func TestDurableRequestIsNotKeptByABusyWorker(t *testing.T) {
 				got <- d
 			}
 		}()
-		until(t, func() bool { return len(got) > 0 || nats.Arrived(s) > 0 })
+		until.Holds(t, func() bool { return len(got) > 0 || nats.Arrived(s) > 0 })
 		if nats.Arrived(s) > 0 {
 			t.Fatal("a worker that is busy has fetched a request")
 		}
-		(<-got).Settle(relay.Done)
-		d.Settle(relay.Done)
+		(<-got).Settle(relay.Outcome{})
+		d.Settle(relay.Outcome{})
 	}
 }
 
@@ -101,7 +102,7 @@ func TestDurableRequestSurvivesItsWorker(t *testing.T) {
 	publish(t, bus, "1")
 	next(t, subscribe(t, dying), "1", 1)
 	dying.Close() // without settling it
-	next(t, subscribe(t, bus), "1", 2).Settle(relay.Done)
+	next(t, subscribe(t, bus), "1", 2).Settle(relay.Outcome{})
 }
 
 // TestDurableRequestThatNoCallTakes goes back when the bus closes, and does not wait for AckWait.
@@ -118,13 +119,13 @@ func TestDurableRequestThatNoCallTakes(t *testing.T) {
 		_, err := s.Next(ctx)
 		left <- err
 	}()
-	until(t, func() bool { return fetches(t, stream) })
+	until.Holds(t, func() bool { return fetches(t, stream) })
 	cancel()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	publish(t, other, "1")
-	until(t, func() bool { return nats.Arrived(s) == 1 })
+	until.Holds(t, func() bool { return nats.Arrived(s) == 1 })
 	if err := bus.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func TestDurableRequestThatNoCallTakes(t *testing.T) {
 	if err != nil || string(d.Body) != "1" || d.Attempt != 2 {
 		t.Fatalf("got %+v, %v", d.Envelope, err)
 	}
-	d.Settle(relay.Done)
+	d.Settle(relay.Outcome{})
 }
 
 // fetches reports whether a worker waits for a request of a stream.
@@ -160,10 +161,10 @@ func TestDurableRequestIsTriedAgainAndGivenUp(t *testing.T) {
 	s := subscribe(t, bus)
 	publish(t, bus, "bad")
 	for attempt := range uint32(3) {
-		next(t, s, "bad", attempt+1).Settle(relay.Retry)
+		next(t, s, "bad", attempt+1).Settle(relay.Outcome{Again: true})
 	}
 	publish(t, bus, "good")
-	next(t, s, "good", 1).Settle(relay.Done)
+	next(t, s, "good", 1).Settle(relay.Outcome{})
 	if n := bus.Stats().Dead; n != 1 {
 		t.Errorf("%d requests given up", n)
 	}
@@ -179,8 +180,8 @@ func TestDurableWithAnEmptyBackoff(t *testing.T) {
 	bus := connect(t, b, durable(nats.Durable{Backoff: []time.Duration{}}))
 	s := subscribe(t, bus)
 	publish(t, bus, "1")
-	next(t, s, "1", 1).Settle(relay.Retry)
-	next(t, s, "1", 2).Settle(relay.Done)
+	next(t, s, "1", 1).Settle(relay.Outcome{Again: true})
+	next(t, s, "1", 2).Settle(relay.Outcome{})
 }
 
 // TestDurableStreamOnAnotherWorker: a second worker goes on where the first one has stopped,
@@ -202,7 +203,7 @@ func TestDurableStreamOnAnotherWorker(t *testing.T) {
 		return nil, nil
 	}
 	_, stop := serve(t, connect(t, b, o), "jobs.a", handle, relay.ServeOptions{Drain: 100 * time.Millisecond})
-	s, err := caller(t, connect(t, b, o)).Stream(t.Context(), "jobs.a", nil)
+	s, err := caller(t, connect(t, b, o)).Stream(t.Context(), relay.Envelope{Subject: "jobs.a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +234,7 @@ func TestCallerOfARequestThatIsGivenUp(t *testing.T) {
 	}, relay.ServeOptions{})
 	_, err := caller(t, bus).Call(t.Context(), "jobs.a", nil)
 	var remote *relay.RemoteError
-	if !errors.As(err, &remote) || remote.Code != relay.CodeGivenUp {
+	if !errors.As(err, &remote) || remote.Code != "given-up" {
 		t.Errorf("got %v", err)
 	}
 	if n := tried.Load(); n != 2 || bus.Stats().Dead != 1 {
@@ -265,7 +266,7 @@ func TestRequestThatIsGivenUpWhileItRuns(t *testing.T) {
 			}()
 			<-begun
 			deliverAgain(t, b)
-			until(t, func() bool { return bus.Stats().Dead == 1 })
+			until.Holds(t, func() bool { return bus.Stats().Dead == 1 })
 			close(release)
 			if err := <-ended; err != nil {
 				t.Error(err)
@@ -304,7 +305,7 @@ func TestDurableRequestIsStoredOnce(t *testing.T) {
 	}
 	s := subscribe(t, bus)
 	for _, key := range []string{"1", "2", "3"} {
-		next(t, s, key, 1).Settle(relay.Done)
+		next(t, s, key, 1).Settle(relay.Outcome{})
 	}
 }
 
@@ -327,7 +328,7 @@ func TestDurableCallDoesNotWaitWhenFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := c.Stream(t.Context(), "jobs.a", nil)
+	s, err := c.Stream(t.Context(), relay.Envelope{Subject: "jobs.a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +366,7 @@ func TestDurableRequestOfASlowHandler(t *testing.T) {
 			t.Fatalf("the server is told %q", m.Data)
 		}
 	}
-	d.Settle(relay.Done)
+	d.Settle(relay.Outcome{})
 	for {
 		m, err := told.NextMsgWithContext(t.Context())
 		if err != nil {
@@ -393,7 +394,7 @@ func TestClusterLosesNoJob(t *testing.T) {
 				if _, twice := done.LoadOrStore(string(d.Body), true); !twice && count.Add(1) == jobs {
 					close(all)
 				}
-				d.Settle(relay.Done)
+				d.Settle(relay.Outcome{})
 			}
 		}()
 	}
@@ -411,7 +412,7 @@ func TestClusterLosesNoJob(t *testing.T) {
 			if !errors.Is(err, relay.ErrDown) {
 				t.Fatalf("job %d: %v", i, err)
 			}
-			until(t, func() bool { return publisher.Ready() == nil }) // the same key, so it is stored once
+			until.Holds(t, func() bool { return publisher.Ready() == nil }) // the same key, so it is stored once
 		}
 	}
 	select {

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	client "github.com/nats-io/nats.go"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -57,7 +58,7 @@ func TestCredentialsThatAreRefusedForAWhile(t *testing.T) {
 		}
 	}
 	restart("another")
-	until(t, func() bool { return bus.Stats().Errors >= 4 })
+	until.Holds(t, func() bool { return bus.Stats().Errors >= 4 })
 	if err := bus.Ready(); !errors.Is(err, relay.ErrDown) || !errors.Is(err, client.ErrAuthorization) {
 		t.Errorf("ready: %v", err)
 	}
@@ -65,11 +66,11 @@ func TestCredentialsThatAreRefusedForAWhile(t *testing.T) {
 		t.Errorf("%+v", bus.Stats())
 	}
 	restart("secret")
-	until(t, func() bool { return bus.Ready() == nil })
+	until.Holds(t, func() bool { return bus.Ready() == nil })
 	if got, err := caller(t, bus).Call(t.Context(), "echo", []byte("back")); string(got) != "back" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
-	until(t, func() bool { return log.has("disconnected") && log.has("connected again") })
+	until.Holds(t, func() bool { return log.has("disconnected") && log.has("connected again") })
 }
 
 // TestClientThatGivesUp: the bus closes, so that workers end instead of waiting for ever.
@@ -110,7 +111,7 @@ func TestWorkerThatMayNotSubscribe(t *testing.T) {
 			if err := relay.NewWorker(bus).Serve(ctx, "pay", echo, o); !errors.Is(err, nats.ErrDenied) || !errors.Is(err, client.ErrPermissionViolation) {
 				t.Errorf("Serve: %v", err)
 			}
-			until(t, func() bool { return bus.Stats().Errors == 1 && log.has("Permissions Violation") })
+			until.Holds(t, func() bool { return bus.Stats().Errors == 1 && log.has("Permissions Violation") })
 		})
 	}
 }
@@ -143,7 +144,7 @@ func TestCallerThatMayNotPublish(t *testing.T) {
 	bus := connect(t, guarded(t, map[string]*server.Permissions{"web": mayCall("mail")}), as("web", nats.Options{ErrorLog: log.logger()}))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		until(t, func() bool { return bus.Stats().Errors > 0 && log.has("pay") })
+		until.Holds(t, func() bool { return bus.Stats().Errors > 0 && log.has("pay") })
 		cancel()
 	}()
 	if _, err := caller(t, bus).Call(ctx, "pay", nil); !errors.Is(err, context.Canceled) {
@@ -193,9 +194,9 @@ func TestFrozenServer(t *testing.T) {
 	b := start(t, broker.Options{Configure: func(o *server.Options) { o.PingInterval = time.Hour }})
 	bus := connect(t, b, nats.Options{ErrorLog: new(text).logger(), NATS: []client.Option{watchful, client.SetCustomDialer(f)}})
 	f.frozen.Store(true)
-	until(t, func() bool { return errors.Is(bus.Ready(), relay.ErrDown) })
+	until.Holds(t, func() bool { return errors.Is(bus.Ready(), relay.ErrDown) })
 	f.frozen.Store(false)
-	until(t, func() bool { return bus.Ready() == nil })
+	until.Holds(t, func() bool { return bus.Ready() == nil })
 }
 
 // TestPartitionedWorker gets no more calls when the server has noticed that it does not answer.
@@ -210,7 +211,7 @@ func TestPartitionedWorker(t *testing.T) {
 	serve(t, partitioned, "echo", echo, relay.ServeOptions{})
 	c := caller(t, reachable)
 	f.frozen.Store(true)
-	until(t, func() bool {
+	until.Holds(t, func() bool {
 		for range 20 {
 			if _, err := c.Do(t.Context(), relay.Envelope{Subject: "echo", Deadline: 3 * time.Second}); err != nil {
 				return false
@@ -219,5 +220,5 @@ func TestPartitionedWorker(t *testing.T) {
 		return true
 	})
 	f.frozen.Store(false)
-	until(t, func() bool { return partitioned.Ready() == nil })
+	until.Holds(t, func() bool { return partitioned.Ready() == nil })
 }

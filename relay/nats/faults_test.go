@@ -18,6 +18,7 @@ import (
 	client "github.com/nats-io/nats.go"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -131,7 +132,7 @@ func (f *faulty) connect(t *testing.T, name string) *member {
 	m := &member{name: name, breaker: newBreaker(t, f.b.URL())}
 	o := as(name, nats.Options{ErrorLog: new(text).logger(), NATS: []client.Option{client.IgnoreDiscoveredServers(), client.Timeout(2 * time.Second)}})
 	var err error
-	until(t, func() bool { // servers may be down
+	until.Holds(t, func() bool { // servers may be down
 		m.bus, err = nats.Connect(t.Context(), m.breaker.urls, o)
 		return err == nil
 	})
@@ -284,7 +285,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // stream returns the items of a stream in one text, without its end.
 func (f *faulty) stream(ctx context.Context, m *member, body string) (string, error) {
-	s, err := m.c.Stream(ctx, "work", []byte(body))
+	s, err := m.c.Stream(ctx, relay.Envelope{Subject: "work", Body: []byte(body)})
 	if err != nil {
 		return "", err
 	}
@@ -307,7 +308,7 @@ func documented(err error) string {
 	switch {
 	case errors.As(err, &remote):
 		switch remote.Code {
-		case relay.CodeNoResponder, relay.CodeCanceled, relay.CodeDeadline, relay.CodeFull:
+		case "no-responder", "canceled", "deadline", "full":
 			return remote.Code
 		}
 		return ""

@@ -12,6 +12,7 @@ import (
 
 	client "github.com/nats-io/nats.go"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -116,7 +117,7 @@ func TestHedgeAgainstAFrozenWorker(t *testing.T) {
 	serve(t, connect(t, b, nats.Options{}), "name", named("test"), relay.ServeOptions{})
 	process := startWorker(t, b)
 	c := caller(t, connect(t, b, nats.Options{}))
-	until(t, func() bool {
+	until.Holds(t, func() bool {
 		name, err := c.Call(t.Context(), "name", nil)
 		return err == nil && string(name) == "process"
 	})
@@ -131,7 +132,7 @@ func TestHedgeAgainstAFrozenWorker(t *testing.T) {
 			t.Errorf("a call with Hedge: %v", err)
 		}
 	}
-	until(t, func() bool { call(); return hedging.Stats().Hedged > 0 }) // about half go to the frozen one first
+	until.Holds(t, func() bool { call(); return hedging.Stats().Hedged > 0 }) // about half go to the frozen one first
 	for range 20 {
 		call()
 	}
@@ -152,16 +153,16 @@ func TestFrozenWorkerLosesItsCalls(t *testing.T) {
 		return string(reply.Body)
 	}
 	answers := func() bool { return ask() == "process" }
-	until(t, answers)
+	until.Holds(t, answers)
 	freeze(t, process)
 	const inARow = 60 // of two workers, both would have had one
 	answered := 0
-	until(t, func() bool { // a server with its own defaults takes more than four minutes
+	until.Holds(t, func() bool { // a server with its own defaults takes more than four minutes
 		if answered++; ask() == "" {
 			answered = 0
 		}
 		return answered == inARow
 	})
 	process.Signal(syscall.SIGCONT)
-	until(t, answers)
+	until.Holds(t, answers)
 }

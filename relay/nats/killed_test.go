@@ -18,6 +18,7 @@ import (
 
 	client "github.com/nats-io/nats.go"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -87,7 +88,7 @@ func TestKilledWorkers(t *testing.T) {
 				c := caller(t, connect(t, b, nats.Options{}))
 				stop := sync.OnceValue(killAtRandom(func() *process { return launch(t, command, env) }))
 				defer stop()
-				until(t, func() bool {
+				until.Holds(t, func() bool {
 					_, err := c.Call(t.Context(), "work", []byte("upper x"))
 					return err == nil
 				})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -101,3 +102,32 @@ func (l *listener) pattern() string { return l.subject }
 
 // refuse does nothing: nothing waits for a listener.
 func (l *listener) refuse(error) {}
+
+// flushTimeout limits the wait for an answer of the server.
+const flushTimeout = 5 * time.Second
+
+// flush waits until the server has handled what was sent.
+func (b *Bus) flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	return b.nc.FlushWithContext(ctx)
+}
+
+// drops counts what the client of NATS has dropped of a subscription, because it did not fit.
+// The client keeps the number, but only until the subscription ends.
+type drops struct {
+	mu   sync.Mutex
+	seen int // counted already; guarded by mu
+}
+
+// count adds what was dropped since the last time to the counts of b.
+func (d *drops) count(b *Bus, s *nats.Subscription) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n, err := s.Dropped()
+	if err != nil || n <= d.seen {
+		return // it has ended, or there is nothing new
+	}
+	b.dropped.Add(uint64(n - d.seen))
+	d.seen = n
+}

@@ -118,17 +118,6 @@ func serve(t testing.TB, bus relay.Bus, subject string, h relay.Handler, o relay
 	return w, stop
 }
 
-// until returns when a condition holds, and fails the test if it does not in two minutes. It polls,
-// because the client of NATS has no events for most of what it does.
-func until(t testing.TB, holds func() bool) {
-	t.Helper()
-	for began := time.Now(); !holds(); time.Sleep(time.Millisecond) {
-		if time.Since(began) > 2*time.Minute {
-			t.Fatal("this has not become true in two minutes")
-		}
-	}
-}
-
 func caller(t testing.TB, bus relay.Bus) *relay.Caller {
 	t.Helper()
 	c, err := relay.NewCaller(t.Context(), bus, relay.CallerOptions{Timeout: time.Minute})

@@ -110,7 +110,7 @@ func encode(m *nats.Msg, e *relay.Envelope, stored bool) error {
 	}
 	for name, value := range e.Headers {
 		if !sendable(name, value) {
-			return &relay.HeaderError{Name: name}
+			return fmt.Errorf("%w: %q", relay.ErrHeader, name)
 		}
 		if m.Header == nil {
 			m.Header = make(nats.Header, len(e.Headers))
@@ -234,7 +234,7 @@ func decode(m *nats.Msg) (*relay.Envelope, error) {
 		e.Subject, _, _ = cutInbox(m.Subject)
 		if len(m.Data) == 0 && m.Header != nil && m.Header.Get(statusHeader) == noResponders {
 			e.ReplyTo = e.Subject
-			return relay.NewFailure(e, relay.CodeNoResponder, "no worker serves the subject"), nil
+			return relay.NewFailure(e, "no-responder", "no worker serves the subject"), nil
 		}
 	case isInbox(m.Reply):
 		if err := parseReplySubject(e, m.Reply); err != nil {
@@ -313,7 +313,7 @@ func kindOf(name string) (k relay.Kind, known bool) {
 // parts.
 func checkSubject(s string) error {
 	if isInbox(s) && strings.Count(s, ".") > 3 {
-		return &relay.SubjectError{Subject: s}
+		return fmt.Errorf("%w: %q", relay.ErrSubject, s)
 	}
 	return relay.CheckSubject(s)
 }
@@ -335,4 +335,16 @@ func sendable(name, value string) bool {
 // carries reports whether NATS carries the value of a header unchanged.
 func carries(value string) bool {
 	return strings.TrimSpace(value) == value && !strings.ContainsAny(value, "\r\n")
+}
+
+// checkDelay returns an error if the header of a request with a delay is of no use.
+func checkDelay(e *relay.Envelope, stored bool) error {
+	text := e.Headers[relay.Delay]
+	if text == "" {
+		return nil
+	}
+	if delay, err := time.ParseDuration(text); !stored || err != nil || delay < 0 {
+		return fmt.Errorf("%w: %q", relay.ErrHeader, relay.Delay)
+	}
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	client "github.com/nats-io/nats.go"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -118,7 +119,7 @@ func TestPermissionsOfRoles(t *testing.T) {
 
 // count reads a stream to its end.
 func count(ctx context.Context, c *relay.Caller) (n int, err error) {
-	s, err := c.Stream(ctx, "pay", []byte("items"))
+	s, err := c.Stream(ctx, relay.Envelope{Subject: "pay", Body: []byte("items")})
 	if err != nil {
 		return 0, err
 	}
@@ -205,7 +206,7 @@ func TestWorkerCannotAnswerForAnother(t *testing.T) {
 			if err := m.Respond([]byte("mailed")); err != nil {
 				t.Error(err)
 			}
-			until(t, func() bool { return c.Stats().Waiting == 0 })
+			until.Holds(t, func() bool { return c.Stats().Waiting == 0 })
 		})
 	}
 }

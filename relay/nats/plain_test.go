@@ -35,7 +35,7 @@ func TestFailureOfPlainWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	var remote *relay.RemoteError
-	if _, err := caller(t, bus).Call(t.Context(), "plain", nil); !errors.As(err, &remote) || remote.Code != relay.CodeError || remote.Message != "out of luck" {
+	if _, err := caller(t, bus).Call(t.Context(), "plain", nil); !errors.As(err, &remote) || remote.Code != "error" || remote.Message != "out of luck" {
 		t.Errorf("the call: %v", err)
 	}
 	serve(t, bus, "work", func(context.Context, *relay.Request) ([]byte, error) { return nil, errors.New("no luck either") }, relay.ServeOptions{})

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 
 	"github.com/nats-io/nats.go"
 
@@ -166,4 +168,66 @@ func (b *Bus) pass(m *nats.Msg) {
 	if err := b.nc.PublishMsg(m); err != nil {
 		b.dropped.Add(1) // the connection was lost; a call ends with its deadline
 	}
+}
+
+// translated returns an error of the client of NATS as one of relay.
+func translated(err error) error {
+	switch {
+	case errors.Is(err, nats.ErrConnectionClosed):
+		return relay.ErrClosed
+	case errors.Is(err, nats.ErrMaxPayload):
+		return fmt.Errorf("%w: %w", relay.ErrTooLarge, err)
+	case errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrNoServers),
+		errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrStaleConnection), errors.Is(err, nats.ErrConnectionReconnecting):
+		return fmt.Errorf("%w: %w", relay.ErrDown, err)
+	}
+	return err
+}
+
+// overflow has cancellations that did not fit into the outbox. When the scope of many calls
+// ends, their cancellations come all at once, and none can wait.
+type overflow struct {
+	mu     sync.Mutex
+	all    []*nats.Msg // guarded by mu, as all below
+	closed bool
+}
+
+const mostOverflow = 1 << 16
+
+// add fails as TryPut of the outbox does: with cosync.ErrWouldBlock if there is no more space,
+// and with cosync.ErrClosed.
+func (o *overflow) add(m *nats.Msg) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.closed:
+		return cosync.ErrClosed
+	case len(o.all) == mostOverflow:
+		return cosync.ErrWouldBlock
+	}
+	o.all = append(o.all, m)
+	return nil
+}
+
+// take removes and returns all of them.
+func (o *overflow) take() []*nats.Msg {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := o.all
+	o.all = nil
+	return all
+}
+
+// close makes add fail, and returns what take would.
+func (o *overflow) close() []*nats.Msg {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	return o.take()
+}
+
+func (o *overflow) len() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.all)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -198,7 +199,7 @@ func TestWorkersInPython(t *testing.T) {
 		reply, err := c.Call(t.Context(), "work", []byte(body))
 		return string(reply), err
 	}
-	until(t, func() bool {
+	until.Holds(t, func() bool {
 		_, err := call("upper x")
 		return !errors.Is(err, relay.ErrNoResponder)
 	})
@@ -206,23 +207,23 @@ func TestWorkersInPython(t *testing.T) {
 		t.Errorf("got %q, %v", reply, err)
 	}
 	var remote *relay.RemoteError
-	if _, err := call("fail on purpose"); !errors.As(err, &remote) || remote.Code != relay.CodeError || remote.Message != "ValueError: on purpose" {
+	if _, err := call("fail on purpose"); !errors.As(err, &remote) || remote.Code != "error" || remote.Message != "ValueError: on purpose" {
 		t.Errorf("got %v", err)
 	}
-	if _, err := call("large 2000000"); !errors.As(err, &remote) || remote.Code != relay.CodeTooLarge {
+	if _, err := call("large 2000000"); !errors.As(err, &remote) || remote.Code != "too-large" {
 		t.Errorf("got %v", err)
 	}
 	for _, body := range []string{"dict", "number", "text"} {
-		if _, err := call(body); !errors.As(err, &remote) || remote.Code != relay.CodeError {
+		if _, err := call(body); !errors.As(err, &remote) || remote.Code != "error" {
 			t.Errorf("%s: got %v", body, err)
 		}
 	}
-	nearly, err := c.Stream(t.Context(), "work", []byte("item 1048570")) // with its headers it is larger than NATS takes
+	nearly, err := c.Stream(t.Context(), relay.Envelope{Subject: "work", Body: []byte("item 1048570")}) // with its headers it is larger than NATS takes
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nearly.Close()
-	if _, err := nearly.Next(t.Context()); !errors.As(err, &remote) || remote.Code != relay.CodeTooLarge {
+	if _, err := nearly.Next(t.Context()); !errors.As(err, &remote) || remote.Code != "too-large" {
 		t.Errorf("got %v", err)
 	}
 	e, err := c.Do(t.Context(), relay.Envelope{Subject: "work", Body: []byte("header X-Name"), Headers: map[string]string{"X-Name": "a value"}})
@@ -291,7 +292,7 @@ func TestCallersInPython(t *testing.T) {
 // items reads a stream of n items, which is more than the credit that the worker begins with.
 func items(t *testing.T, c *relay.Caller, n int) {
 	t.Helper()
-	s, err := c.Stream(t.Context(), "work", fmt.Appendf(nil, "count %d", n))
+	s, err := c.Stream(t.Context(), relay.Envelope{Subject: "work", Body: fmt.Appendf(nil, "count %d", n)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ type ResultsOptions struct {
 // that lives, but was paused or cut off for longer than the lease, loses its claim: its handler's
 // context ends, and its reply is not stored. Until it notices, two handlers may run; see
 // relay.Request.Fence. A reply that is larger than the server's messages is not kept, but a
-// request that is sent again fails with relay.CodeTooLarge instead of repeating the effect.
+// request that is sent again fails with the code "too-large" instead of repeating the effect.
 //
 // While the servers are not reachable, Load and Store try again: an effect without a stored
 // reply would be repeated.

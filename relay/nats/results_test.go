@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -55,7 +56,7 @@ func TestResultsAreShared(t *testing.T) {
 			for {
 				reply, err := c.Do(t.Context(), keyed("pay", "order 1: a key with any characters"))
 				var remote *relay.RemoteError
-				if errors.As(err, &remote) && remote.Code == relay.CodeDuplicate {
+				if errors.As(err, &remote) && remote.Code == "duplicate" {
 					continue // the same worker has it
 				}
 				if err != nil || string(reply.Body) != "done" {
@@ -89,7 +90,7 @@ func TestResultsOfAFailure(t *testing.T) {
 		return []byte("done"), nil
 	}, relay.ServeOptions{Results: resultsOf(t, bus, nats.ResultsOptions{Lease: time.Hour})})
 	c := caller(t, bus)
-	for _, code := range []string{relay.CodeError, relay.CodePanic} {
+	for _, code := range []string{"error", "panic"} {
 		_, err := c.Do(t.Context(), keyed("pay", "1"))
 		var remote *relay.RemoteError
 		if !errors.As(err, &remote) || remote.Code != code {
@@ -155,7 +156,7 @@ func TestResultsOfAWorkerThatTakesLong(t *testing.T) {
 		select {
 		case e := <-renewals.Updates():
 			nats.PassLease(other, "k", e.Revision()-1)
-			until(t, func() bool { return nats.Sighted(other, "k") != before || len(loaded) > 0 })
+			until.Holds(t, func() bool { return nats.Sighted(other, "k") != before || len(loaded) > 0 })
 		case got := <-loaded:
 			t.Fatalf("while the request is handled: %s", got)
 		}
@@ -204,7 +205,7 @@ func TestResultOfAMegabyte(t *testing.T) {
 	}
 	for range 2 {
 		_, err := c.Do(t.Context(), keyed("big", "1"))
-		if remote := new(relay.RemoteError); !errors.As(err, &remote) || remote.Code != relay.CodeTooLarge {
+		if remote := new(relay.RemoteError); !errors.As(err, &remote) || remote.Code != "too-large" {
 			t.Errorf("a call that is made again: %v", err)
 		}
 	}
@@ -245,7 +246,7 @@ func TestClaimThatIsTaken(t *testing.T) {
 		t.Errorf("fences %d and %d, %v", first, second, err)
 	}
 	err = <-failed
-	if remote := new(relay.RemoteError); !errors.As(err, &remote) || remote.Code != relay.CodeLostClaim {
+	if remote := new(relay.RemoteError); !errors.As(err, &remote) || remote.Code != "lost-claim" {
 		t.Errorf("the call: %v", err)
 	}
 	if e, err := bucket.Get(t.Context(), keys[0]); err != nil || string(e.Value()) != "cof another worker" {
@@ -273,7 +274,7 @@ func TestClaimOfAWorkerThatIsCutOff(t *testing.T) {
 		t.Errorf("fences %d and %d", first, second)
 	}
 	f.frozen.Store(false)
-	until(t, func() bool { return bus.Ready() == nil })
+	until.Holds(t, func() bool { return bus.Ready() == nil })
 	if err := cut.Store(t.Context(), "k", []byte("late")); !errors.Is(err, relay.ErrLostClaim) {
 		t.Errorf("Store: %v", err)
 	}

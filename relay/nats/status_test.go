@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -73,7 +74,7 @@ func TestStatusAndCancellationOfJobs(t *testing.T) {
 	if key := <-began; key != "bad" {
 		t.Errorf("%s runs", key)
 	}
-	until(t, func() bool { j := findJob(t, bus, "bad"); return j != nil && j.Dead && j.Reason == "no good" })
+	until.Holds(t, func() bool { j := findJob(t, bus, "bad"); return j != nil && j.Dead && j.Reason == "no good" })
 	for _, key := range []string{"first", "waits"} {
 		if job := findJob(t, bus, key); job != nil {
 			t.Errorf("%s is %+v after it was cancelled", key, job)
@@ -98,7 +99,7 @@ func TestMetricsOfJobs(t *testing.T) {
 	publishJob(t, bus, "one")
 	publishJob(t, bus, "two")
 	<-began
-	until(t, func() bool {
+	until.Holds(t, func() bool {
 		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "http://localhost/metrics", nil)
 		r.RemoteAddr = "127.0.0.1:1"
 		inspect.Handler(inspect.Options{}).ServeHTTP(w, r)

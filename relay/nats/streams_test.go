@@ -60,7 +60,7 @@ func TestStreamThatHasLostItsSubjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish(t, bus, "2")
-	next(t, subscribe(t, bus), "2", 1).Settle(relay.Done)
+	next(t, subscribe(t, bus), "2", 1).Settle(relay.Outcome{})
 }
 
 // TestWorkerOfADeletedStream gets the requests of the new stream. A request of the old one that
@@ -84,7 +84,7 @@ func TestWorkerOfADeletedStream(t *testing.T) {
 	if d, err := s.Next(ctx); err != nil || string(d.Body) != "new" {
 		t.Fatalf("got %+v, %v", d.Envelope, err)
 	}
-	old.Settle(relay.Done)
+	old.Settle(relay.Outcome{})
 	if err := bus.Close(); err != nil { // when it is settled
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestWorkerOfADeletedConsumer(t *testing.T) {
 	if err != nil || string(d.Body) != "1" {
 		t.Fatalf("got %+v, %v", d.Envelope, err)
 	}
-	d.Settle(relay.Done)
+	d.Settle(relay.Outcome{})
 }
 
 // TestSubjectThatNoStreamTakes: the error has the subject, the stream and the cause. The bus is

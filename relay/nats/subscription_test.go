@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -110,9 +111,9 @@ func TestDeadlineInTheQueue(t *testing.T) {
 	if d, err := s.Next(t.Context()); err != nil || d.Deadline <= time.Hour-time.Minute || d.Deadline > time.Hour {
 		t.Errorf("%v, %v", d.Envelope, err)
 	}
-	until(t, func() bool { return nats.Queued(s) == 2 })
+	until.Holds(t, func() bool { return nats.Queued(s) == 2 })
 	queued := time.Now()
-	until(t, func() bool { return time.Since(queued) > time.Millisecond })
+	until.Holds(t, func() bool { return time.Since(queued) > time.Millisecond })
 	for range 2 {
 		if d, err := s.Next(t.Context()); err != nil || d.Deadline >= 0 {
 			t.Errorf("%v left, %v", d.Deadline, err)

@@ -24,18 +24,6 @@ func delayOf(e *relay.Envelope, meta *jetstream.MsgMetadata) (wait time.Duration
 	return time.Until(meta.Timestamp.Add(delay)), true
 }
 
-// checkDelay returns an error if the header of a request with a delay is of no use.
-func checkDelay(e *relay.Envelope, stored bool) error {
-	text := e.Headers[relay.Delay]
-	if text == "" {
-		return nil
-	}
-	if delay, err := time.ParseDuration(text); !stored || err != nil || delay < 0 {
-		return &relay.HeaderError{Name: relay.Delay}
-	}
-	return nil
-}
-
 // publishEvery publishes a job in each period until the bus is closed.
 func (b *Bus) publishEvery(subject string, every time.Duration) {
 	for {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/cmd/spindle/relaydemo"
+	"github.com/spindleloop/spindle/internal/report"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -116,38 +117,12 @@ func bench(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer stop()
-	return relaydemo.Bench(ctx, out, relaydemo.BenchOptions{JSON: *asJSON, Quick: *quick, NATS: func(ctx context.Context, quick bool) ([]relaydemo.Figure, error) {
+	return relaydemo.Bench(ctx, out, relaydemo.BenchOptions{JSON: *asJSON, Quick: *quick, NATS: func(ctx context.Context, quick bool) ([]report.Section, error) {
 		o := natsbench.Options{}
 		if quick {
 			o = natsbench.Options{Rounds: 1, Round: 5 * time.Millisecond}
 		}
-		f, err := natsbench.Measure(ctx, url, o)
-		return []relaydemo.Figure{
-			{Key: "nats_call_ns", Value: f.CallNS, What: "a call on NATS, ns"},
-			{Key: "nats_plain_ns", Value: f.PlainNS, What: "a request of the plain client, ns"},
-			{Key: "nats_ratio", Value: f.Ratio, What: "the plain client's time over a call's"},
-			{Key: "nats_calls_per_s", Value: f.CallsPerS, What: "calls in a second with 64 in flight"},
-			{Key: "nats_plain_per_s", Value: f.PlainPerS, What: "requests of the plain client, likewise"},
-			{Key: "nats_many_ratio", Value: f.ManyRatio, What: "the rate of calls over that of requests"},
-			{Key: "nats_task_ns", Value: f.TaskNS, What: "a call from a task, ns"},
-			{Key: "nats_task_ratio", Value: f.TaskRatio, What: "the plain client's time over a task's call"},
-			{Key: "nats_task_many_ratio", Value: f.TaskManyRatio, What: "the rate of tasks' calls over that of requests, 64 in flight"},
-			{Key: "nats_goroutine_ratio", Value: f.GoroutineRatio, What: "the same, for plain handlers that may block, on goroutines"},
-			{Key: "nats_task_goroutine_ratio", Value: f.TaskGoroutineRatio, What: "the same for tasks' calls"},
-			{Key: "nats_minimal_ratio", Value: f.MinimalRatio, What: "the least that a call needs, on the plain client, over its requests"},
-			{Key: "nats_minimal_many_ratio", Value: f.MinimalManyRatio, What: "the same, 64 in flight"},
-			{Key: "nats_plain_cpu_ns", Value: f.PlainCPU, What: "processor time of a request of the plain client, 64 in flight, with the embedded server, ns"},
-			{Key: "nats_cpu_ratio", Value: f.CPURatio, What: "that of a request over that of a call"},
-			{Key: "nats_task_cpu_ratio", Value: f.TaskCPURatio, What: "the same for tasks' calls"},
-			{Key: "nats_goroutine_cpu_ratio", Value: f.GoroutineCPURatio, What: "the same for plain handlers on goroutines"},
-			{Key: "nats_minimal_cpu_ratio", Value: f.MinimalCPURatio, What: "the same for the least that a call needs"},
-			{Key: "nats_task_to_plain_ratio", Value: f.TaskToPlain.Rate, What: "the rate of tasks' calls to the plain worker, 64 in flight"},
-			{Key: "nats_task_to_plain_cpu_ratio", Value: f.TaskToPlain.CPU, What: "processor time, likewise"},
-			{Key: "nats_task_to_least_ratio", Value: f.TaskToLeast.Rate, What: "the rate of tasks' calls to the least worker on our connection"},
-			{Key: "nats_task_to_least_cpu_ratio", Value: f.TaskToLeast.CPU, What: "processor time, likewise"},
-			{Key: "nats_plain_to_worker_ratio", Value: f.PlainToWorker.Rate, What: "the rate of the plain client's requests to a relay.Worker"},
-			{Key: "nats_plain_to_worker_cpu_ratio", Value: f.PlainToWorker.CPU, What: "processor time, likewise"},
-		}, err
+		return natsbench.Measure(ctx, url, o)
 	}})
 }
 

@@ -3,6 +3,7 @@
 package natsbench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	client "github.com/nats-io/nats.go"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/report"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 )
@@ -28,53 +30,12 @@ type Options struct {
 	Round time.Duration
 }
 
-// Figures are medians over all rounds. A ratio is that of the rates: relay's over the plain
-// client's in the same round. 1 is as quick, more is quicker.
-type Figures struct {
-	CallNS  float64 // one call at a time
-	PlainNS float64 // one request at a time
-	Ratio   float64
-
-	CallsPerS float64 // with 64 in flight
-	PlainPerS float64
-	ManyRatio float64
-
-	// The same with calls from tasks of one loop, as a web plane makes them.
-	TaskNS        float64
-	TaskRatio     float64
-	TaskManyRatio float64
-
-	// GoroutineRatio is ManyRatio against plain workers that start a goroutine for each
-	// request, so that their handlers may block, as those of relay may.
-	GoroutineRatio float64
-
-	// TaskGoroutineRatio is the same with calls from tasks.
-	TaskGoroutineRatio float64
-
-	// PlainCPU is the processor time of a request of the plain client in nanoseconds, 64 in flight: of
-	// both clients, and of the server if it is in this process. The others are ratios of these times. They
-	// vary less than rates do.
-	PlainCPU, CPURatio, TaskCPURatio, GoroutineCPURatio, MinimalCPURatio float64
-
-	// MinimalRatio is the rate of the least that a call needs, on the plain client, over that of its
-	// requests, one in flight. MinimalManyRatio is the same with 64.
-	MinimalRatio, MinimalManyRatio float64
-
-	// One side of a call at a time, 64 in flight: calls from tasks to the plain worker that answers in its
-	// callback, requests of the plain client to a relay.Worker, and calls from tasks to the least worker on
-	// the connection of package nats.
-	TaskToPlain, PlainToWorker, TaskToLeast Pair
-}
-
-// Pair has the rate and the processor time of a program over those of requests of the plain client. More
-// is better in both.
-type Pair struct{ Rate, CPU float64 }
-
 // inFlight is how many calls are made at a time where there are many.
 const inFlight = 64
 
 // program is what is measured: call makes a call and waits for the reply.
 type program struct {
+	name  string
 	call  func(ctx context.Context) error
 	n     int       // calls at a time
 	tasks bool      // they are made by tasks of a loop; otherwise by goroutines
@@ -84,36 +45,36 @@ type program struct {
 
 // Measure measures calls on the servers of a URL. Both sides answer with what they get, on
 // connections of their own: the plain worker in the callback of its subscription or on a
-// goroutine for each request, the other one as a relay.Worker with its defaults.
-func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
-	if o.Rounds == 0 {
-		o.Rounds = 9
-	}
-	if o.Round == 0 {
-		o.Round = 150 * time.Millisecond
-	}
+// goroutine for each request, the other one as a relay.Worker with its defaults. A ratio is that of the
+// rates: a program's over the plain client's in the same round. 1 is as quick, more is quicker.
+func Measure(ctx context.Context, servers string, o Options) ([]report.Section, error) {
+	o.Rounds, o.Round = cmp.Or(o.Rounds, 9), cmp.Or(o.Round, 150*time.Millisecond)
 	calls, stopRelay, err := startRelay(ctx, servers)
 	if err != nil {
-		return Figures{}, err
+		return nil, err
 	}
 	defer stopRelay()
 	requests, stopPlain, err := startPlain(servers)
 	if err != nil {
-		return Figures{}, err
+		return nil, err
 	}
 	defer stopPlain()
 	least, stopLeast, err := startMinimal(servers)
 	if err != nil {
-		return Figures{}, err
+		return nil, err
 	}
 	defer stopLeast()
 	plain, call := requests(inCallback), calls(subject)
-	programs := []*program{{call: plain, n: 1}, {call: call, n: 1}, {call: plain, n: inFlight}, {call: call, n: inFlight}, {call: requests(onSpawned), n: inFlight},
-		{call: call, n: 1, tasks: true}, {call: call, n: inFlight, tasks: true}, {call: least, n: 1}, {call: least, n: inFlight},
-		{call: calls(inCallback), n: inFlight, tasks: true}, {call: requests(subject), n: inFlight}, {call: calls(onBus), n: inFlight, tasks: true}}
+	programs := []*program{
+		{name: "plain", call: plain, n: 1}, {name: "call", call: call, n: 1}, {name: "task", call: call, n: 1, tasks: true}, {name: "minimal", call: least, n: 1},
+		{name: "plain many", call: plain, n: inFlight}, {name: "call many", call: call, n: inFlight}, {name: "task many", call: call, n: inFlight, tasks: true},
+		{name: "minimal many", call: least, n: inFlight}, {name: "spawned", call: requests(onSpawned), n: inFlight},
+		{name: "task to plain", call: calls(inCallback), n: inFlight, tasks: true}, {name: "plain to worker", call: requests(subject), n: inFlight},
+		{name: "task to least", call: calls(onBus), n: inFlight, tasks: true},
+	}
 	for _, p := range programs {
 		if err := await(ctx, p.call); err != nil {
-			return Figures{}, err
+			return nil, err
 		}
 	}
 	for round := range o.Rounds + 1 {
@@ -122,25 +83,65 @@ func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
 			before := processorTime()
 			per, n, err := p.run(ctx, o.Round)
 			if err != nil {
-				return Figures{}, err
+				return nil, err
 			}
 			if round > 0 { // the first one warms up
 				p.per = append(p.per, per)
-				p.cpu = append(p.cpu, float64(processorTime()-before)/float64(n))
+				// The clock of the system may not have advanced.
+				p.cpu = append(p.cpu, max(float64(processorTime()-before)/float64(n), 1))
 			}
 		}
 	}
-	f := Figures{
-		PlainNS: median(programs[0].per), CallNS: median(programs[1].per), Ratio: ratio(programs[0], programs[1]),
-		PlainPerS: 1e9 / median(programs[2].per), CallsPerS: 1e9 / median(programs[3].per), ManyRatio: ratio(programs[2], programs[3]),
-		GoroutineRatio: ratio(programs[4], programs[3]), TaskGoroutineRatio: ratio(programs[4], programs[6]),
-		TaskNS: median(programs[5].per), TaskRatio: ratio(programs[0], programs[5]), TaskManyRatio: ratio(programs[2], programs[6]),
-		MinimalRatio: ratio(programs[0], programs[7]), MinimalManyRatio: ratio(programs[2], programs[8]),
-		PlainCPU: median(programs[2].cpu), CPURatio: cpuRatio(programs[2], programs[3]), TaskCPURatio: cpuRatio(programs[2], programs[6]),
-		GoroutineCPURatio: cpuRatio(programs[2], programs[4]), MinimalCPURatio: cpuRatio(programs[2], programs[8]),
-		TaskToPlain: pair(programs[2], programs[9]), PlainToWorker: pair(programs[2], programs[10]), TaskToLeast: pair(programs[2], programs[11]),
+	return tables(programs), nil
+}
+
+// tables returns the figures: the time of a call, and with 64 in flight the rate, the time between two calls and the
+// processor time of a call, which is that of both clients, and of the server if it is in this process. It varies less than
+// the others.
+func tables(programs []*program) []report.Section {
+	row := func(name, text, key, ratio string, cpu bool) report.Row {
+		p := programs[slices.IndexFunc(programs, func(p *program) bool { return p.name == name })]
+		r := report.Row{Name: text, Ours: name != "plain" && name != "plain many" && name != "spawned", Key: key, RatioKey: ratio, Figures: [][]float64{p.per}}
+		if cpu {
+			r.Figures[0] = p.cpu
+		}
+		return r
 	}
-	return f, nil
+	rate := func(name, text, key string) report.Row {
+		r := row(name, text, key, "", false)
+		rates := make([]float64, len(r.Figures[0]))
+		for i, ns := range r.Figures[0] {
+			rates[i] = 1e9 / ns
+		}
+		r.Figures[0] = rates
+		return r
+	}
+	const client = "plain client"
+	table := func(title, column, reference string, rows ...report.Row) report.Section {
+		return report.Section{Title: title, Reference: reference, Columns: []report.Column{{Name: column, Unit: report.Number, Better: report.Lower}}, Rows: rows}
+	}
+	all := []report.Section{
+		table("A call on NATS", "ns", client, row("plain", client, "nats_plain_ns", "", false), row("call", "call", "nats_call_ns", "nats_ratio", false),
+			row("task", "call from a task", "nats_task_ns", "nats_task_ratio", false),
+			row("minimal", "the least that a call needs, on the plain client", "", "nats_minimal_ratio", false)),
+		table("64 calls in flight", "calls / s", "", rate("plain many", client, "nats_plain_per_s"), rate("call many", "calls", "nats_calls_per_s")),
+		table("64 calls in flight, time between two", "ns", client, row("plain many", client, "", "", false), row("call many", "calls", "", "nats_many_ratio", false),
+			row("task many", "calls from tasks", "", "nats_task_many_ratio", false),
+			row("minimal many", "the least that a call needs, on the plain client", "", "nats_minimal_many_ratio", false),
+			row("task to plain", "calls from tasks to the plain worker", "", "nats_task_to_plain_ratio", false),
+			row("task to least", "calls from tasks to the least worker on our connection", "", "nats_task_to_least_ratio", false),
+			row("plain to worker", "plain client to a relay.Worker", "", "nats_plain_to_worker_ratio", false)),
+		table("The same beside handlers that may block", "ns", "plain client, on goroutines", row("spawned", "plain client, on goroutines", "", "", false),
+			row("call many", "calls", "", "nats_goroutine_ratio", false), row("task many", "calls from tasks", "", "nats_task_goroutine_ratio", false)),
+		table("Processor time of a call, 64 in flight", "ns", client, row("plain many", client, "nats_plain_cpu_ns", "", true), row("call many", "calls", "", "nats_cpu_ratio", true),
+			row("task many", "calls from tasks", "", "nats_task_cpu_ratio", true), row("spawned", "plain handlers on goroutines", "", "nats_goroutine_cpu_ratio", true),
+			row("minimal many", "the least that a call needs, on the plain client", "", "nats_minimal_cpu_ratio", true),
+			row("task to plain", "calls from tasks to the plain worker", "", "nats_task_to_plain_cpu_ratio", true),
+			row("task to least", "calls from tasks to the least worker on our connection", "", "nats_task_to_least_cpu_ratio", true),
+			row("plain to worker", "plain client to a relay.Worker", "", "nats_plain_to_worker_cpu_ratio", true)),
+	}
+	all[1].Columns[0].Unit, all[1].Columns[0].Better = report.PerSecond, report.Higher
+	return all
 }
 
 // await makes calls until one finds its worker: in a cluster, other servers learn of a worker a
@@ -330,25 +331,4 @@ func startRelay(ctx context.Context, servers string) (calls func(subject string)
 			return err
 		}
 	}, stopAll, nil
-}
-
-func median(all []float64) float64 {
-	all = slices.Sorted(slices.Values(all))
-	return all[len(all)/2]
-}
-
-// ratio returns the median of the rounds' ratios.
-func ratio(plain, relay *program) float64 { return ratios(plain.per, relay.per) }
-
-// cpuRatio is ratio for the time of the processors.
-func cpuRatio(plain, relay *program) float64 { return ratios(plain.cpu, relay.cpu) }
-
-func pair(plain, relay *program) Pair { return Pair{ratio(plain, relay), cpuRatio(plain, relay)} }
-
-func ratios(plain, relay []float64) float64 {
-	var all []float64
-	for i := range plain {
-		all = append(all, plain[i]/max(relay[i], 1)) // the clock of the system may not have advanced
-	}
-	return median(all)
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/report"
 	"github.com/spindleloop/spindle/relay/nats/broker"
 	"github.com/spindleloop/spindle/relay/nats/internal/natsbench"
 )
@@ -16,13 +17,19 @@ func TestMeasure(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer b.Close()
-		f, err := natsbench.Measure(t.Context(), b.URL(), natsbench.Options{Rounds: 1, Round: time.Nanosecond})
+		tables, err := natsbench.Measure(t.Context(), b.URL(), natsbench.Options{Rounds: 1, Round: time.Nanosecond})
 		if err != nil {
 			t.Fatalf("%d servers: %v", servers, err)
 		}
-		if f.CallNS <= 0 || f.PlainNS <= 0 || f.Ratio <= 0 || f.CallsPerS <= 0 || f.PlainPerS <= 0 || f.ManyRatio <= 0 || f.GoroutineRatio <= 0 || f.MinimalRatio <= 0 || f.MinimalManyRatio <= 0 || f.TaskToPlain.Rate <= 0 || f.PlainToWorker.Rate <= 0 || f.TaskToLeast.Rate <= 0 {
-			t.Errorf("%+v", f)
+		found := report.Flat(tables)
+		if len(found) != 24 {
+			t.Errorf("%d figures: %v", len(found), found)
 		}
-		t.Logf("%d servers: %+v", servers, f)
+		for key, value := range found {
+			if value <= 0 {
+				t.Errorf("%s is %v", key, value)
+			}
+		}
+		t.Logf("%d servers:\n%s", servers, report.Markdown(tables))
 	}
 }
