@@ -15,6 +15,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 	"github.com/spindleloop/spindle/stream"
 	"github.com/spindleloop/spindle/tracing"
@@ -303,7 +304,7 @@ func TestShutdownWithConnections(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	shut := make(chan error, 1)
 	go func() { shut <- app.Shutdown(ctx) }()
-	until(t, "Shutdown waits", func() bool { return pyapp.Waits(app) > 0 })
+	until.Holds(t, func() bool { return pyapp.Waits(app) > 0 })
 	if n := pyapp.Active(app); n != 1 {
 		t.Error(n, "connections are left")
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 )
 
@@ -63,14 +64,14 @@ func TestCrashUnderLoad(t *testing.T) {
 	}
 	const kills = 3
 	for range kills {
-		until(t, "two workers serve", func() bool { return len(pyapp.Pids(app)) == 2 })
+		until.Holds(t, func() bool { return len(pyapp.Pids(app)) == 2 })
 		before := good.Load()
-		until(t, "requests are served", func() bool { return good.Load() > before+100 })
+		until.Holds(t, func() bool { return good.Load() > before+100 })
 		if err := syscall.Kill(pyapp.Pids(app)[0], syscall.SIGKILL); err != nil {
 			t.Error(err)
 		}
 		before = good.Load()
-		until(t, "requests are served by the other one", func() bool { return good.Load() > before+100 })
+		until.Holds(t, func() bool { return good.Load() > before+100 })
 	}
 	stop.Store(true)
 	wg.Wait()
@@ -143,7 +144,7 @@ func TestWorkerThatHasServedEnough(t *testing.T) {
 	app := prepare(t, &pyapp.App{Target: "raw:app", Args: []string{"--limit-max-requests=20"}})
 	url := serve(t, app)
 	pids := map[string]bool{}
-	until(t, "there was a third worker", func() bool {
+	until.Holds(t, func() bool {
 		code, text := get(t, url+"/pid")
 		if _, err := strconv.Atoi(text); err != nil || code != 200 {
 			t.Fatal(code, text)
@@ -184,14 +185,14 @@ func TestWorkerThatCannotBeReplaced(t *testing.T) {
 	write([]byte("broken("))
 	url := serve(t, app)
 	_, first := get(t, url+"/pid")
-	until(t, "a replacement fails", func() bool {
+	until.Holds(t, func() bool {
 		if code, pid := get(t, url+"/pid"); code != 200 || pid != first {
 			t.Fatal(code, pid)
 		}
 		return failures.n.Load() > 0
 	})
 	write(good)
-	until(t, "the worker is replaced", func() bool {
+	until.Holds(t, func() bool {
 		code, pid := get(t, url+"/pid")
 		return code == 200 && pid != first
 	})

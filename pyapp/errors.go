@@ -5,19 +5,25 @@ import (
 	"strings"
 )
 
-// Reasons why a worker cannot start. A *StartError wraps one of them; an *Error wraps
-// ErrNoModule or ErrNoAttribute if the called function does not exist.
+// Reasons why a worker cannot start. A *StartError wraps one of them, or another one that its
+// text describes; an *Error wraps ErrNoModule or ErrNoAttribute if the called function does not
+// exist.
 var (
 	ErrNoPython     = errors.New("there is no such Python interpreter")
-	ErrNoDirectory  = errors.New("there is no such directory")
 	ErrNotInstalled = errors.New("the package spindle-loop is not installed for this interpreter; install it with: PYTHON -m pip install ./python, in the module github.com/spindleloop/spindle")
 	ErrNoModule     = errors.New("there is no such module")
 	ErrNoAttribute  = errors.New("the module has no such attribute")
-	ErrNotAnApp     = errors.New("the target is not an ASGI or WSGI app")
-	ErrImport       = errors.New("importing the module failed")
-	ErrLifespan     = errors.New("the startup of the app failed")
 	ErrStartTimeout = errors.New("the worker was not ready in time")
+	ErrInterpreters = errors.New("the worker cannot have several interpreters")
 	ErrExited       = errors.New("the worker process ended before it was ready")
+)
+
+// Further reasons. No program decides by them.
+var (
+	errNoDirectory = errors.New("there is no such directory")
+	errNotAnApp    = errors.New("the target is not an ASGI or WSGI app")
+	errImport      = errors.New("importing the module failed")
+	errLifespan    = errors.New("the startup of the app failed")
 )
 
 var (
@@ -88,5 +94,6 @@ func (e *Error) Unwrap() error { return e.reason }
 
 // reasons are the names of reasons in reports of workers.
 var reasons = map[string]error{
-	"module": ErrNoModule, "attribute": ErrNoAttribute, "app": ErrNotAnApp, "import": ErrImport, "lifespan": ErrLifespan,
+	"module": ErrNoModule, "attribute": ErrNoAttribute, "app": errNotAnApp, "import": errImport, "lifespan": errLifespan,
+	"interpreters": ErrInterpreters,
 }

@@ -94,3 +94,11 @@ func CallInto(ctx context.Context, a *App, target string, result any, args ...an
 	}
 	return answer.decode(result)
 }
+
+// Reasons of a StartError.
+var (
+	ErrNoDirectory = errNoDirectory
+	ErrNotAnApp    = errNotAnApp
+	ErrImport      = errImport
+	ErrLifespan    = errLifespan
+)

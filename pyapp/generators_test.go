@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 )
 
@@ -66,7 +67,7 @@ func TestEndOfAStream(t *testing.T) {
 				break
 			}
 		}
-		until(t, target+" is closed", exists(note))
+		until.Holds(t, exists(note))
 	}
 	for _, target := range []string{"back:endless", "back:async_endless", "back:waits"} {
 		note := filepath.Join(t.TempDir(), "note")
@@ -80,7 +81,7 @@ func TestEndOfAStream(t *testing.T) {
 		if !errors.Is(failed, context.Canceled) {
 			t.Error(target, failed)
 		}
-		until(t, target+" is closed", exists(note))
+		until.Holds(t, exists(note))
 	}
 }
 
@@ -169,7 +170,7 @@ func TestStreamsOfGo(t *testing.T) {
 		_, err := pyapp.Call[any](ctx, app, "back:slow", "endless")
 		failed <- err
 	}()
-	until(t, "the function waits", func() bool { return ahead.Load() >= 200 })
+	until.Holds(t, func() bool { return ahead.Load() >= 200 })
 	if _, err := pyapp.Call[any](t.Context(), app, "functions:prepare"); err != nil { // others are served
 		t.Error(err)
 	}

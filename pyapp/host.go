@@ -279,6 +279,7 @@ func (w *worker) deliver() {
 // chain adds to a request what a call of Python in a chain of calls needs.
 func chain(ctx context.Context, e *relay.Envelope) {
 	e.Trace = tracing.Of(ctx)
+	e.Trace.State = "" // Python passes on the traceparent only
 	if due, ok := ctx.Deadline(); ok {
 		e.Deadline = max(time.Until(due), time.Microsecond)
 	}

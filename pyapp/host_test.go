@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 	"github.com/spindleloop/spindle/tracing"
 )
@@ -152,7 +153,7 @@ func TestEndOfACallOfGo(t *testing.T) {
 		}
 		<-ended
 		if interrupted { // the thread's wait has ended
-			until(t, "the thread goes on", func() bool { _, err := os.Stat(note); return err == nil })
+			until.Holds(t, func() bool { _, err := os.Stat(note); return err == nil })
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // the deadline travels
@@ -216,7 +217,7 @@ func TestLimitOfGoCalls(t *testing.T) {
 		sum, err := pyapp.Call[int](t.Context(), app, "back:many", "add", 200)
 		answers <- answer{sum, err}
 	}()
-	until(t, "as many calls run as may", func() bool { return now.Load() == limit })
+	until.Holds(t, func() bool { return now.Load() == limit })
 	close(gate)
 	if a := <-answers; a.err != nil || a.sum != 200*199/2+200 {
 		t.Error(a)
@@ -320,7 +321,7 @@ func TestCallsOfGoDuringShutdown(t *testing.T) {
 	<-begun
 	ended := make(chan error, 1)
 	go func() { ended <- app.Shutdown(t.Context()) }()
-	until(t, "Shutdown waits", func() bool { return pyapp.Waits(app) == 1 })
+	until.Holds(t, func() bool { return pyapp.Waits(app) == 1 })
 	close(resume)
 	if err := <-result; err != nil {
 		t.Error(err)

@@ -26,7 +26,7 @@ const notInstalled = 97
 // process that cannot be started does not say which of the two is missing.
 func (a *App) interpreter() (string, error) {
 	if info, err := os.Stat(a.Dir); a.Dir != "" && (err != nil || !info.IsDir()) {
-		return "", &StartError{Target: a.Target, Reason: ErrNoDirectory, Text: a.Dir}
+		return "", &StartError{Target: a.Target, Reason: errNoDirectory, Text: a.Dir}
 	}
 	name := a.Python
 	if name == "" {
@@ -77,6 +77,6 @@ func (a *App) command(python, socket string) []string {
 	// The limits of connections are those of the server in front. Later options count.
 	command = append(command, "--log-level=warning", "--no-access-log", "--limit-header-size=16777216", "--ws-max-size=67108864")
 	command = append(command, a.Args...)
-	return append(command, "--uds="+socket, "--workers=1",
+	return append(command, "--uds="+socket, "--workers=1", "--interpreters="+strconv.Itoa(max(a.Interpreters, 1)),
 		"--timeout-keep-alive=0", "--timeout-header=0", "--timeout-body=0", "--timeout-write=0")
 }

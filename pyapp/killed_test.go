@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 )
 
@@ -86,7 +87,7 @@ func TestKilledWorkers(t *testing.T) {
 		if killTime(t) > 0 {
 			before += rand.N[int64](50) // so that moments differ
 		}
-		until(t, "replies", func() bool { return t.Failed() || replied.Load() > before })
+		until.Holds(t, func() bool { return t.Failed() || replied.Load() > before })
 		if pids := pyapp.Pids(app); len(pids) > 0 {
 			if err := syscall.Kill(pids[rand.N(len(pids))], syscall.SIGKILL); err == nil {
 				kills++
@@ -95,7 +96,7 @@ func TestKilledWorkers(t *testing.T) {
 	}
 	stop.Store(true)
 	clients.Wait()
-	until(t, "the end of Go's functions", func() bool { return begun.Load() == ended.Load() && pyapp.Active(app) == 0 })
+	until.Holds(t, func() bool { return begun.Load() == ended.Load() && pyapp.Active(app) == 0 })
 	t.Logf("%d kills; of %d calls %d have a result and %d have crashed; Go was called %d times",
 		kills, all.Load(), replied.Load(), crashed.Load(), begun.Load())
 	if all.Load() != replied.Load()+crashed.Load() && !t.Failed() {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 )
 
@@ -109,9 +110,9 @@ func testProgramThatIsKilled(t *testing.T, target string) {
 		if err != nil {
 			t.Fatal(line)
 		}
-		until(t, "the worker ends", func() bool { return !alive(pid) })
+		until.Holds(t, func() bool { return !alive(pid) })
 	}
-	until(t, "the sockets are removed", func() bool {
+	until.Holds(t, func() bool {
 		left, err := filepath.Glob(filepath.Join(temporary, "*"))
 		return len(left) == 0 && err == nil
 	})

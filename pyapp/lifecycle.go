@@ -69,7 +69,7 @@ func (a *App) check() {
 func (a *App) supervise(ctx context.Context) {
 	o := spindle.Options{ErrorLog: a.ErrorLog}
 	o.Loop.Name = "pyapp " + a.Target
-	err := spindle.RunWith(ctx, o, func(ctx context.Context) error { return runSupervisor(ctx, a) })
+	err := o.Run(ctx, func(ctx context.Context) error { return runSupervisor(ctx, a) })
 	if err != nil && !errors.Is(err, context.Canceled) {
 		a.log().Error("pyapp: the supervisor failed", "target", a.Target, "error", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorilla/websocket"
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 	"github.com/spindleloop/spindle/web"
 )
@@ -76,9 +77,9 @@ func TestDrain(t *testing.T) {
 		_, err := pyapp.Call[string](t.Context(), app, "raw:wait", "go on")
 		waiting <- err
 	}()
-	until(t, "the request and the call run", func() bool { return pyapp.Active(app) == 2 })
+	until.Holds(t, func() bool { return pyapp.Active(app) == 2 })
 	go func() { ended <- app.Shutdown(t.Context()) }()
-	until(t, "new requests are refused", func() bool {
+	until.Holds(t, func() bool {
 		code, _ := get(t, url+"/pid")
 		return code == http.StatusServiceUnavailable
 	})
@@ -225,13 +226,13 @@ func TestRestartUnderLoad(t *testing.T) {
 	}
 	for range 2 {
 		n := served.Load()
-		until(t, "requests are served", func() bool { return served.Load() > n+50 })
+		until.Holds(t, func() bool { return served.Load() > n+50 })
 		if err := app.Restart(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, pid := range before {
-		until(t, "the old worker ends", func() bool { return !alive(pid) })
+		until.Holds(t, func() bool { return !alive(pid) })
 	}
 	stop.Store(true)
 	wg.Wait()
@@ -264,7 +265,7 @@ func TestShutdownAtAnyTime(t *testing.T) {
 		started := make(chan error)
 		go func() { started <- app.Start(t.Context()) }()
 		if i > 0 {
-			until(t, "a supervisor", func() bool { return pyapp.Supervised(app) })
+			until.Holds(t, func() bool { return pyapp.Supervised(app) })
 		}
 		if err := app.Close(); err != nil {
 			t.Error(err)

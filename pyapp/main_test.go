@@ -125,20 +125,6 @@ func get(t testing.TB, url string) (int, string) {
 	return res.StatusCode, string(b)
 }
 
-// until waits for a condition that no call can wait for.
-func until(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for range int(limit / (5 * time.Millisecond)) {
-		if condition() {
-			return
-		}
-		<-tick.C
-	}
-	t.Fatalf("%s: not within %v", what, limit)
-}
-
 // alive reports whether a process runs. One that nothing has reaped yet does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {

@@ -22,7 +22,7 @@ func newFrame(e *relay.Envelope, body []byte) (frame, error) {
 	if small {
 		e.Body = body
 	}
-	head, err := frames.Append(nil, e)
+	head, err := frames.AppendShort(nil, e)
 	if err != nil || small {
 		return frame{head: head}, err
 	}

@@ -65,6 +65,12 @@ type App struct {
 	// Workers is the number of processes. Zero means 1.
 	Workers int
 
+	// Interpreters is the number of Python interpreters in each process, each with its own GIL, from CPython 3.13
+	// on. They take less memory than as many processes, and a crash ends all of them. All serve
+	// requests; functions and connections are for the first one. Extension modules that refuse subinterpreters, such as
+	// that of pydantic, and WSGI apps need processes: Start fails with ErrInterpreters. Zero means 1.
+	Interpreters int
+
 	// Python is the interpreter: a path, or a name that is looked up in $PATH. Empty means
 	// bin/python in $VIRTUAL_ENV if that is set, and python3 otherwise.
 	Python string

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 )
 
@@ -24,7 +25,7 @@ func stall(t *testing.T, app *pyapp.App) (resume func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var calls sync.WaitGroup
 	calls.Go(func() { _, _ = pyapp.Call[any](ctx, app, "functions:stall", begun, end) })
-	until(t, "the worker blocks", func() bool {
+	until.Holds(t, func() bool {
 		_, err := os.Stat(begun)
 		return err == nil
 	})
@@ -32,7 +33,7 @@ func stall(t *testing.T, app *pyapp.App) (resume func()) {
 	for range 200 {
 		calls.Go(func() { _, _ = pyapp.Call[any](ctx, app, "functions:wait", padding) })
 	}
-	until(t, "the queue is full", func() bool { return pyapp.Unsent(app) == 64 })
+	until.Holds(t, func() bool { return pyapp.Unsent(app) == 64 })
 	cancel()
 	calls.Wait()
 	return func() {
@@ -46,7 +47,7 @@ func stall(t *testing.T, app *pyapp.App) (resume func()) {
 func TestCancellationBehindAFullQueue(t *testing.T) {
 	app := prepare(t, &pyapp.App{})
 	stall(t, app)()
-	until(t, "the calls are cancelled", func() bool {
+	until.Holds(t, func() bool {
 		n, err := pyapp.Call[int](t.Context(), app, "functions:count_waiting")
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +62,7 @@ func TestShutdownBehindAFullQueue(t *testing.T) {
 	resume := stall(t, app)
 	ended := make(chan error)
 	go func() { ended <- app.Shutdown(t.Context()) }()
-	until(t, "Shutdown waits", func() bool { return pyapp.Waits(app) == 1 })
+	until.Holds(t, func() bool { return pyapp.Waits(app) == 1 })
 	resume()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -105,7 +106,7 @@ func TestManyConnectionsWhileTheLoopIsBlocked(t *testing.T) {
 			}
 		})
 	}
-	until(t, "connections wait", func() bool { return pyapp.Unsent(app) == 64 })
+	until.Holds(t, func() bool { return pyapp.Unsent(app) == 64 })
 	gate.Close()
 	if err := <-blocked; err != nil {
 		t.Error(err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 )
 
@@ -157,8 +158,8 @@ func TestStartOfAnAppThatServes(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a replacement fails", func() bool { return app.Start(t.Context()) != nil })
-	until(t, "the other worker answers", func() bool { // a request may still meet the one that was killed
+	until.Holds(t, func() bool { return app.Start(t.Context()) != nil })
+	until.Holds(t, func() bool { // a request may still meet the one that was killed
 		code, pid := get(t, url+"/pid")
 		return code == 200 && pid != first
 	})

@@ -102,7 +102,7 @@ class Sdist(sdist):
 core = Extension(
     "spindle._core",
     sources=sorted(os.path.join("src", name) for name in os.listdir(os.path.join(HERE, "src")) if name.endswith(".c")),
-    depends=["src/core.h", "src/asgi.h", "src/internals.h", "libspindle/events.h", "libspindle/mailbox.h",
+    depends=["src/core.h", "src/asgi.h", "src/internals.h", "src/values.h", "libspindle/events.h", "libspindle/mailbox.h",
              "libspindle/world.h", "src/world.h"],
     extra_compile_args=["-O3", "-flto", "-fvisibility=hidden", "-std=gnu11"],
     extra_link_args=["-flto"],

@@ -1,4 +1,4 @@
-"""The apps of server.py."""
+"""The apps of the Python servers that `go run . python-servers` in bench/ compares."""
 
 CHUNK = b"x" * 65536
 
@@ -46,7 +46,7 @@ async def websocket(scope, receive, send):
     await receive()
     await send({"type": "websocket.accept"})
     while (message := await receive())["type"] == "websocket.receive":
-        await send({"type": "websocket.send", "text": message["text"]})
+        await send({"type": "websocket.send", "bytes": message["bytes"]})
 
 
 async def work(scope, receive, send):

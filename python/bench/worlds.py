@@ -1,18 +1,16 @@
-"""Worlds in a minute of CPU: spindle.sim beside simloop, with the same program, in alternating processes.
+"""Worlds of spindle.sim and of simloop, with the same program: python worlds.py spindle|simloop|processes SEEDS
 
     pip install simloop==0.2.2        (Python 3.12 and later)
-    python python/bench/worlds.py
-    python python/bench/worlds.py --processes 2
+    cd bench && go run . worlds       runs it in interleaved rounds
 
-The program is an echo server and three clients of ten lines each. With --processes the time of the same
-seeds in one process and in several is compared, and in as many independent commands, which
+The program is an echo server and three clients of ten lines each. It prints how many a minute of CPU has. With
+"processes", it is the rate of the same seeds in one process and in two, and in two independent commands, which
 is what the machine can give.
 """
 
-import argparse
 import asyncio
+import json
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -53,7 +51,7 @@ async def world_of_simloop():
 
 
 def run(library, seeds):
-    """Run seeds with a library and print how many a minute of CPU has."""
+    """Run seeds with a library and return how many a minute of CPU has."""
     if library == "spindle":
         from spindle.sim.explore import search
 
@@ -68,7 +66,7 @@ def run(library, seeds):
     play(range(50))
     before = time.process_time()
     play(range(50, 50 + seeds))
-    print(60 * seeds / (time.process_time() - before))
+    return {"worlds_per_cpu_minute": 60 * seeds / (time.process_time() - before)}
 
 
 def seconds(commands):
@@ -81,40 +79,14 @@ def seconds(commands):
     return time.perf_counter() - began
 
 
-def compare_processes(rounds, seeds, processes):
-    """Print how much faster several processes are than one."""
-    each = seeds // processes
-    for _ in range(rounds):
-        one = seconds([("--seeds", seeds)])
-        several = seconds([("--seeds", seeds, "--processes", processes)])
-        apart = seconds([("--seeds", each, "--first", each * n) for n in range(processes)])
-        print(f"{seeds:,} seeds: one process {one:.1f} s; --processes {processes} {several:.1f} s, {one / several:.2f} times as fast; "
-              f"{processes} commands of {each:,} seeds {apart:.1f} s, {one / apart:.2f} times", flush=True)
-
-
-def main():
-    """Compare, or be one of the processes of a comparison."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--seeds", type=int, default=1500)
-    parser.add_argument("--processes", type=int)
-    parser.add_argument("--run", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.run:
-        return run(options.run, options.seeds)
-    if options.processes:
-        return compare_processes(options.rounds, options.seeds, options.processes)
-    figures = {"spindle": [], "simloop": []}
-    for _ in range(options.rounds):
-        for library, all_of_it in figures.items():
-            done = subprocess.run([sys.executable, __file__, "--run", library, "--seeds", str(options.seeds)],
-                                  env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=True)
-            all_of_it.append(float(done.stdout))
-    for library, all_of_it in figures.items():
-        print(f"{library:8} {statistics.median(all_of_it):10,.0f} worlds in a minute of CPU ({', '.join(f'{x:,.0f}' for x in all_of_it)})")
-    ratios = [a / b for a, b in zip(*figures.values())]
-    print(f"ratio    {statistics.median(ratios):10.2f} ({', '.join(f'{x:.2f}' for x in ratios)})")
+def processes(seeds, number=2):
+    """Return how many seeds a second has in one process, in several, and in several commands."""
+    each = seeds // number
+    return {"one_per_s": seeds / seconds([("--seeds", seeds)]),
+            "several_per_s": seeds / seconds([("--seeds", seeds, "--processes", number)]),
+            "apart_per_s": seeds / seconds([("--seeds", each, "--first", each * n) for n in range(number)])}
 
 
 if __name__ == "__main__":
-    main()
+    what, seeds = sys.argv[1], int(sys.argv[2])
+    print(json.dumps(processes(seeds) if what == "processes" else run(what, seeds)))

@@ -243,30 +243,67 @@ def loops():
 
 
 def compare(rounds):
-    """Return one flat dictionary of figures."""
+    """Return the figures of all rounds, by benchmark and loop, and of what has no rounds."""
     factories, figures = loops(), {}
     for name, benchmark in BENCHMARKS.items():
-        rates = {which: [] for which in factories}
+        figures[name] = {which: [] for which in factories}
         for _ in range(rounds):
             for which, factory in factories.items():
-                rates[which].append(rate(factory, benchmark))
-        figures[f"{name}_per_s"] = round(statistics.median(rates["spindle"]))
-        for which in factories:
-            if which != "spindle":
-                ratios = sorted(ours / theirs for ours, theirs in zip(rates["spindle"], rates[which]))
-                figures[f"{name}_vs_{which}"] = round(statistics.median(ratios), 2)
-                figures[f"{name}_vs_{which}_q1"] = round(ratios[len(ratios) // 4], 2)
-                figures[f"{name}_vs_{which}_q3"] = round(ratios[-1 - len(ratios) // 4], 2)
-    for name, benchmark in (("sleep_1ms_ms", sleep_1ms), ("io_ready_us", ready_us), ("thread_speed", thread_speed)):
-        values = {which: [] for which in factories}
+                figures[name][which].append(rate(factory, benchmark))
+    for name, benchmark in WAITS.items():
+        figures[name] = {which: [] for which in factories}
         for _ in range(min(rounds, 5)):
             for which, factory in factories.items():
                 with asyncio.Runner(loop_factory=factory) as runner:
-                    values[which].append(runner.run(benchmark()))
-        for which in factories:
-            figures[name if which == "spindle" else f"{name}_{which}"] = round(statistics.median(values[which]), 3)
-    figures["import_ms"], figures["first_loop_ms"] = (round(value, 3) for value in start_ms())
+                    figures[name][which].append(runner.run(benchmark()))
     return figures
+
+
+def ratios(figures, other):
+    return sorted(ours / theirs for ours, theirs in zip(figures["spindle"], figures[other]))
+
+
+def flat(figures):
+    """Return one dictionary of medians, and of quartiles of the ratios."""
+    found = {}
+    for name, rows in figures.items():
+        for which, values in rows.items():
+            if name in WAITS:
+                found[name if which == "spindle" else f"{name}_{which}"] = round(statistics.median(values), 3)
+            elif which == "spindle":
+                found[f"{name}_per_s"] = round(statistics.median(values))
+            else:
+                each = ratios(rows, which)
+                found[f"{name}_vs_{which}"] = round(statistics.median(each), 2)
+                found[f"{name}_vs_{which}_q1"], found[f"{name}_vs_{which}_q3"] = (round(q, 2) for q in quartiles(each))
+    return found
+
+
+def quartiles(values):
+    return values[len(values) // 4], values[-1 - len(values) // 4]
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def table(title, unit, rows):
+    """Return a table of the format that the other benchmarks of Spindle have."""
+    lines = [f"## {title}\n", f"| loop | {unit} | min–max | spindle ÷ it | quartiles | min–max |", "|---|---:|---:|---:|---:|---:|"]
+    for which, values in rows.items():
+        cells = [f"**{which}**" if which == "spindle" else which, number(statistics.median(values)), f"{number(min(values))}–{number(max(values))}"]
+        if which == "spindle":
+            cells += ["", "", ""]
+        else:
+            each = ratios(rows, which)
+            cells += [f"{statistics.median(each):.2f}", "{:.2f}–{:.2f}".format(*quartiles(each)), f"{each[0]:.2f}–{each[-1]:.2f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+WAITS = {"sleep_1ms_ms": sleep_1ms, "io_ready_us": ready_us, "thread_speed": thread_speed}
+UNITS = {"sleep_1ms_ms": ("A sleep of 1 ms", "ms"), "io_ready_us": ("From readable to the callback", "µs"),
+         "thread_speed": ("A thread beside the waiting loop", "of its full speed")}
 
 
 def main():
@@ -275,24 +312,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=9, help="rounds of each benchmark (default 9)")
     options = parser.parse_args()
     figures = compare(options.rounds)
+    import_ms, first_loop_ms = (round(value, 3) for value in start_ms())
     if options.json:
-        json.dump(figures, sys.stdout, indent=1)
+        json.dump({**flat(figures), "import_ms": import_ms, "first_loop_ms": first_loop_ms}, sys.stdout, indent=1)
         print()
         return
-    others = [which for which in loops() if which != "spindle"]
-    print(f"{'benchmark':20}{'per CPU-second':>16}" + "".join(f"{'÷ ' + which:>20}" for which in others))
-    for name, benchmark in BENCHMARKS.items():
-        ratios = ""
-        for which in others:
-            key = f"{name}_vs_{which}"
-            text = f"{figures[key]:.2f} ({figures[key + '_q1']:.2f}–{figures[key + '_q3']:.2f})"
-            ratios += f"{text:>20}"
-        print(f"{name:20}{figures[f'{name}_per_s']:16,}{ratios}   {benchmark.__doc__}")
-    for name, what in (("sleep_1ms_ms", "sleep of 1 ms, in ms"), ("io_ready_us", "readable to callback, in µs"),
-                       ("thread_speed", "a thread beside the waiting loop, of its full speed")):
-        beside = ", ".join(f"{which} {figures[f'{name}_{which}']}" for which in others)
-        print(f"{what}: {figures[name]} ({beside})")
-    print(f"CPU time of the import, and of the first loop, in ms: {figures['import_ms']}, {figures['first_loop_ms']}")
+    for name, rows in figures.items():
+        title, unit = UNITS.get(name) or (f"{name}: {BENCHMARKS[name].__doc__}", "per CPU-second")
+        print(table(title, unit, rows))
+    print(f"CPU time of the import, and of the first loop, in ms: {import_ms}, {first_loop_ms}")
 
 
 if __name__ == "__main__":

@@ -17,9 +17,13 @@ import threading
 import time
 
 from .server import values
+from .server.frames import short, texts
 
 DEPTH = 16  # of calls from Python to Go inside each other
+_DEPTHS = [texts("depth", str(n)) for n in range(DEPTH + 1)]  # in headers
+_SENDS = [depth + texts("op", "send") for depth in _DEPTHS]
 WINDOW = 256  # items of a stream that are on the way
+LONGEST = 365 * 86400  # seconds of a time-out, as in Go; also infinite ones are so long
 UNTAKEN = 1024  # values of send that wait for their inboxes
 
 logger = logging.getLogger("spindle.server")
@@ -76,23 +80,15 @@ class Host:
         """Begin a call. receive(kind, body) gets its answers. Return its number. For the loop."""
         return self._begin(*self.prepare(name, args, deadline, window), receive)
 
-    def prepare(self, name, args, deadline, window=0, op=None):
+    def prepare(self, name, args, deadline, window=0, headers=_DEPTHS):
         """Return the number, the header and the body of a request."""
-        outer = current.get()
-        if outer.depth >= DEPTH:
+        depth = current.get().depth
+        if depth >= DEPTH:
             raise RecursionError(f"spindle: {name}: more than {DEPTH} calls from Python to Go inside each other")
         number = next(self._numbers)
         body = values.encode([name, args], "args", args)
-        header = {"kind": "request", "id": str(number), "headers": {"depth": str(outer.depth + 1)}}
-        if op is not None:
-            header["headers"]["op"] = op
-        if window:
-            header["seq"] = window
-        if trace := traceparent.get():
-            header["traceparent"] = trace
-        if deadline is not None:
-            header["deadline_us"] = max(1, int((deadline - time.monotonic()) * 1e6))
-        return number, header, body
+        due = 0 if deadline is None else max(1, int(min(deadline - time.monotonic(), LONGEST) * 1e6))
+        return number, short("request", number, window, due, traceparent.get(), headers[depth + 1]), body
 
     def _begin(self, number, header, body, receive):
         self._waiting[number] = receive
@@ -102,16 +98,16 @@ class Host:
     def abandon(self, number):
         """End a call that nothing waits for any more. For the loop."""
         if self._waiting.pop(number, None) is not None:
-            self._post({"kind": "cancel", "id": str(number)})
+            self._post(short("cancel", number))
 
     def allow(self, number, n):
         """Let Go send n items in all. For the loop."""
         if number in self._waiting:
-            self._post({"kind": "credit", "id": str(number), "seq": n})
+            self._post(short("credit", number, n))
 
     def receive(self, header, body):
         """Take an answer."""
-        number, kind = int(header["id"]), header["kind"]
+        number, kind = header["id"], header["kind"]
         if "headers" in header:  # bytes as they are
             kind = "raw"
         receive = self._waiting.get(number) if kind == "item" else self._waiting.pop(number, None)
@@ -139,7 +135,7 @@ class Host:
                 raise queue.Full(f"spindle: send: {UNTAKEN} values wait for their inboxes in Go")
             self._untaken += 1
         try:
-            request = self.prepare(name, [value], None, op="send")
+            request = self.prepare(name, [value], None, headers=_SENDS)
         except BaseException:
             self._taken()
             raise
@@ -183,7 +179,7 @@ def result(kind, body):
 
 def _need(what):
     if _host is None:
-        raise RuntimeError(f"spindle.{what}: this process is not a worker of a Go program, or its loop does not run yet; "
+        raise RuntimeError(f"spindle.{what}: this is not the first interpreter of a worker of a Go program, or its loop does not run yet; "
                            "see the Go package pyapp")
     return _host
 
@@ -209,7 +205,7 @@ def call(name, /, *args, timeout=None):
             raise concurrent.futures.CancelledError
         number = host.on_thread(name, args, due, future)
         try:
-            kind, body = future.result(None if due is None else max(0.0, due - time.monotonic()))
+            kind, body = future.result(None if due is None else max(0.0, min(due - time.monotonic(), LONGEST)))
         except (TimeoutError, concurrent.futures.CancelledError) as e:
             host.loop.call_soon_threadsafe(host.abandon, number)
             if isinstance(e, TimeoutError):

@@ -1,9 +1,10 @@
 """Looks at internals of asyncio, for the checks in src/internals.c."""
 
-import _asyncio
-import asyncio
+import asyncio  # before _asyncio, which would find a part of it only
 from asyncio import streams, unix_events
 from weakref import WeakSet
+
+import _asyncio
 
 
 class _Loop:

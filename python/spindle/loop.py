@@ -17,12 +17,15 @@ from . import _core
 from .datagram import DatagramTransport, reusable_socket
 from .inspector import TaskIDs, TaskWalk, inspect_if_wanted, inspected_stack
 from .internals import task_registry
+from .mode import in_main_interpreter
 from .streams import adopt
 from .transport import SocketTransport
 
 _core.set_library(os.path.join(os.path.dirname(__file__), "libspindle.so"))
-os.register_at_fork(after_in_child=_core.forked)
 gc.callbacks.append(_core.track_held)
+_is_main = in_main_interpreter()  # only it has signals and daemon threads, and may fork
+if _is_main:
+    os.register_at_fork(after_in_child=_core.forked)
 
 
 def _name_of(coroutine):
@@ -98,7 +101,7 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
         A signal may be delivered to any thread, so that it does not interrupt the wait of
         this one. Python's handler runs in the main thread when the loop wakes up.
         """
-        if threading.current_thread() is not threading.main_thread():
+        if not _is_main or threading.current_thread() is not threading.main_thread():
             return False
         old = signal.set_wakeup_fd(self._csock.fileno(), warn_on_full_buffer=False)
         if old != -1 and old != self._csock.fileno():
@@ -161,7 +164,7 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
 
     def _report_blocked(self, seconds):
         # On the thread of the watchdog.
-        frame = sys._current_frames().get(self._thread_id)
+        frame = self._frame()
         if frame is None:
             return
         stack = list(traceback.extract_stack(frame))
@@ -176,7 +179,7 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
         culprit = "a callback" if task is None else f"task {task.get_name()!r} ({_name_of(task.get_coro())})"
         text = "".join(traceback.format_list(stack))
         # Python has no thread object for this thread; logging would make one that stays.
-        threading.Thread(daemon=True, target=logger.warning, args=(
+        threading.Thread(daemon=_is_main, target=logger.warning, args=(
             "spindle: %s has blocked the loop for %.2f s; nothing else can run meanwhile\n%s",
             culprit, seconds, text)).start()
         return culprit, *inspected_stack(frame, len(stack))

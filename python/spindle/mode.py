@@ -8,7 +8,7 @@ class ExecutionMode(enum.Enum):
     """How the threads and interpreters of the process share the interpreter's lock."""
 
     FREE_THREADED = "free_threaded"  # there is no lock; loops cannot be made there
-    SUBINTERP = "subinterp"  # in a subinterpreter; loops cannot be made there yet
+    SUBINTERP = "subinterp"  # in a subinterpreter; loops can be made from Python 3.13 on
     SHARED_GIL = "shared_gil"  # one lock: what Python usually has
 
 
@@ -26,9 +26,9 @@ def why_no_loops() -> str | None:
     if "t" in sys.abiflags:
         return ("spindle: loops in free-threaded builds of Python are not supported: they were never tested there; "
                 "use a build with the GIL")
-    if not in_main_interpreter():
-        return ("spindle: loops in subinterpreters are not supported yet; make the loop in the main interpreter, "
-                "or in another process (a server: --workers N)")
+    if sys.version_info < (3, 13) and not in_main_interpreter():
+        return ("spindle: loops in subinterpreters need Python 3.13 or later: asyncio of this version shares objects "
+                "between interpreters; make the loop in the main interpreter, or in another process")
     return None
 
 

@@ -50,7 +50,6 @@ struct Server {
     char date[40]; // the field Date as a line
 };
 
-extern PyTypeObject Server_Type;
 void server_release(Exchange *x); // when Go is told that the response is complete
 void server_ended(Exchange *x); // the app has returned and everything was sent
 const char *server_date(Server *s);
@@ -140,7 +139,6 @@ struct Exchange {
     size_t head_len, head_cap;
 };
 
-extern PyTypeObject Exchange_Type, Receive_Type, Send_Type, Operation_Type;
 Exchange *exchange_new(Server *s, const SpindleRecord *r);
 void exchange_body(Exchange *x, const char *data, size_t len);
 void exchange_wake(Exchange *x);
@@ -185,14 +183,48 @@ int message_fits(Py_ssize_t len); // -1 with an exception if so many bytes are t
 typedef struct {
     PyObject *type, *body, *more_body, *status, *headers, *trailers, *more_trailers, *path, *links, *text, *bytes,
         *code, *reason, *subprotocol, *raw_path, *query_string, *method, *client, *http_version, *scheme, *state,
-        *subprotocols, *asgi, *extensions, *done, *exception, *add_done_callback, *set_result, *cancel, *result, *cancelled;
+        *subprotocols, *asgi_, *extensions, *done, *exception, *add_done_callback, *set_result, *cancel, *result, *cancelled;
     PyObject *request, *disconnect, *response_start, *response_body, *response_trailers, *pathsend, *early_hint;
     PyObject *ws_connect, *ws_receive, *ws_disconnect, *ws_accept, *ws_send, *ws_close, *ws_response_start,
         *ws_response_body;
     PyObject *empty; // b""
     PyObject *version_10, *version_2;
 } AsgiNames;
-extern AsgiNames asgi;
+
+// A Field is the name of a header field that was seen; asgi_scope.c.
+typedef struct {
+    PyObject *name; // bytes
+    PyObject *last; // a pair; NULL if there is none
+    bool secret, forwards;
+} Field;
+
+typedef struct {
+    char host[46];
+    uint32_t len, port;
+    PyObject *pair;
+} Client;
+
+// ServerState is what an interpreter has for its servers.
+struct ServerState {
+    AsgiNames words;
+    PyTypeObject *server, *exchange, *operation, *receive, *send;
+    Exchange *spare_exchanges[256];
+    PyObject *spare_operations[64], *spare_callables[64];
+    int spare_exchange_count, spare_operation_count, spare_callable_count;
+    Field fields[512]; // a hash table
+    int field_count;
+    Client clients[1024]; // that were seen, by hash
+    PyObject *methods[8];
+};
+
+static inline struct ServerState *server_state(void) { return state()->server; }
+#define asgi (server_state()->words) // of the interpreter, as names is
+extern PyType_Spec server_spec, exchange_spec, operation_spec, receive_spec, send_spec;
 int asgi_init(PyObject *module);
+int asgi_traverse(State *s, visitproc visit, void *arg);
+void asgi_free(State *s);
+void exchange_free_spare(struct ServerState *s);
+void operation_free_spare(struct ServerState *s);
+void scope_free(struct ServerState *s);
 
 #endif

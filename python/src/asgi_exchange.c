@@ -3,20 +3,19 @@
 #include "asgi.h"
 
 #define SPARE 256
-static Exchange *spare[SPARE];
-static int spare_len;
 
 Exchange *exchange_new(Server *s, const SpindleRecord *r) {
     const SpindleHead *head = (const SpindleHead *)(r + 1);
     Exchange *x;
     char *buffer = NULL;
     size_t cap = 0;
-    if (spare_len > 0) {
-        x = spare[--spare_len];
+    struct ServerState *of = server_state();
+    if (of->spare_exchange_count > 0) {
+        x = of->spare_exchanges[--of->spare_exchange_count];
         buffer = x->head;
         cap = x->head_cap;
         _Py_NewReference((PyObject *)x);
-    } else if (!(x = PyObject_GC_New(Exchange, &Exchange_Type))) {
+    } else if (state_has_ended() || !(x = PyObject_GC_New(Exchange, of->exchange))) {
         return NULL;
     }
     memset((char *)x + sizeof(PyObject), 0, sizeof *x - sizeof(PyObject));
@@ -35,6 +34,7 @@ Exchange *exchange_new(Server *s, const SpindleRecord *r) {
 }
 
 static int exchange_traverse(Exchange *x, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(x));
     Py_VISIT(x->server);
     Py_VISIT(x->scope);
     Py_VISIT(x->task);
@@ -58,12 +58,21 @@ static int exchange_clear(Exchange *x) {
 static void exchange_dealloc(Exchange *x) {
     PyObject_GC_UnTrack(x);
     exchange_clear(x);
-    if (spare_len < SPARE && x->head_cap <= 4096) {
-        spare[spare_len++] = x;
-        return;
+    State *s = state();
+    if (!s->ended && s->server->spare_exchange_count < SPARE && x->head_cap <= 4096) {
+        s->server->spare_exchanges[s->server->spare_exchange_count++] = x;
+    } else {
+        PyMem_Free(x->head);
+        spare_delete((PyObject *)x);
     }
-    PyMem_Free(x->head);
-    PyObject_GC_Del(x);
+}
+
+void exchange_free_spare(struct ServerState *s) {
+    while (s->spare_exchange_count > 0) {
+        Exchange *x = s->spare_exchanges[--s->spare_exchange_count];
+        PyMem_Free(x->head);
+        spare_delete((PyObject *)x);
+    }
 }
 
 // exchange_body adds to the body that receive returns.
@@ -146,14 +155,18 @@ static PyGetSetDef exchange_getset[] = {
     {0},
 };
 
-PyTypeObject Exchange_Type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "spindle._core.Exchange",
-    .tp_basicsize = sizeof(Exchange),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_methods = exchange_methods,
-    .tp_getset = exchange_getset,
-    .tp_traverse = (traverseproc)exchange_traverse,
-    .tp_clear = (inquiry)exchange_clear,
-    .tp_dealloc = (destructor)exchange_dealloc,
+static PyType_Slot exchange_slots[] = {
+    {Py_tp_methods, exchange_methods},
+    {Py_tp_getset, exchange_getset},
+    {Py_tp_traverse, exchange_traverse},
+    {Py_tp_clear, exchange_clear},
+    {Py_tp_dealloc, exchange_dealloc},
+    {0},
+};
+
+PyType_Spec exchange_spec = {
+    .name = "spindle._core.Exchange",
+    .basicsize = sizeof(Exchange),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = exchange_slots,
 };

@@ -2,8 +2,6 @@
 // mapping by the specification.
 #include "asgi.h"
 
-AsgiNames asgi;
-
 PyObject *message_get(PyObject *message, PyObject *key) {
     if (PyDict_Check(message))
         return Py_XNewRef(PyDict_GetItemWithError(message, key));
@@ -75,6 +73,10 @@ int message_bytes(PyObject *message, PyObject *key, Py_buffer *view) {
 }
 
 int asgi_init(PyObject *module) {
+    if (!(state()->server = PyMem_RawCalloc(1, sizeof *state()->server))) {
+        PyErr_NoMemory();
+        return -1;
+    }
     struct {
         PyObject **into;
         const char *text;
@@ -85,7 +87,7 @@ int asgi_init(PyObject *module) {
         {&asgi.code, "code"}, {&asgi.reason, "reason"}, {&asgi.subprotocol, "subprotocol"},
         {&asgi.raw_path, "raw_path"}, {&asgi.query_string, "query_string"}, {&asgi.method, "method"},
         {&asgi.client, "client"}, {&asgi.http_version, "http_version"}, {&asgi.scheme, "scheme"},
-        {&asgi.asgi, "asgi"}, {&asgi.extensions, "extensions"}, {&asgi.state, "state"}, {&asgi.subprotocols, "subprotocols"}, {&asgi.done, "done"},
+        {&asgi.asgi_, "asgi"}, {&asgi.extensions, "extensions"}, {&asgi.state, "state"}, {&asgi.subprotocols, "subprotocols"}, {&asgi.done, "done"},
         {&asgi.exception, "exception"}, {&asgi.add_done_callback, "add_done_callback"},
         {&asgi.set_result, "set_result"}, {&asgi.cancel, "cancel"}, {&asgi.result, "result"},
         {&asgi.cancelled, "cancelled"},
@@ -103,9 +105,47 @@ int asgi_init(PyObject *module) {
             return -1;
     if (!(asgi.empty = PyBytes_FromStringAndSize("", 0)) || scope_init() < 0)
         return -1;
-    PyTypeObject *types[] = {&Server_Type, &Exchange_Type, &Receive_Type, &Send_Type, &Operation_Type};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (PyModule_AddType(module, types[i]) < 0)
-            return -1;
+    struct ServerState *s = server_state();
+    return (s->server = state_type(module, &server_spec, NULL)) && (s->exchange = state_type(module, &exchange_spec, NULL)) &&
+                   (s->operation = state_type(module, &operation_spec, NULL)) &&
+                   (s->receive = state_type(module, &receive_spec, NULL)) && (s->send = state_type(module, &send_spec, NULL))
+               ? 0
+               : -1;
+}
+
+int asgi_traverse(State *of, visitproc visit, void *arg) {
+    struct ServerState *s = of->server;
+    if (!s)
+        return 0;
+    Py_VISIT(s->server);
+    Py_VISIT(s->exchange);
+    Py_VISIT(s->operation);
+    Py_VISIT(s->receive);
+    Py_VISIT(s->send);
+    for (int i = 0; i < s->spare_exchange_count; i++)
+        Py_VISIT(Py_TYPE(s->spare_exchanges[i]));
+    for (int i = 0; i < s->spare_operation_count; i++)
+        Py_VISIT(Py_TYPE(s->spare_operations[i]));
+    for (int i = 0; i < s->spare_callable_count; i++)
+        Py_VISIT(Py_TYPE(s->spare_callables[i]));
     return 0;
+}
+
+void asgi_free(State *of) {
+    struct ServerState *s = of->server;
+    if (!s)
+        return;
+    exchange_free_spare(s);
+    operation_free_spare(s);
+    Py_CLEAR(s->server);
+    Py_CLEAR(s->exchange);
+    Py_CLEAR(s->operation);
+    Py_CLEAR(s->receive);
+    Py_CLEAR(s->send);
+    scope_free(s);
+    PyObject **each = (PyObject **)&s->words;
+    for (size_t i = 0; i < sizeof s->words / sizeof *each; i++)
+        Py_XDECREF(each[i]);
+    PyMem_RawFree(s);
+    of->server = NULL;
 }

@@ -20,15 +20,14 @@ typedef struct {
 } Operation;
 
 #define SPARE 64
-static Operation *spare[SPARE];
-static int spare_len;
 
 PyObject *operation_new(Exchange *x, PyObject *message) {
     Operation *o;
-    if (spare_len > 0) {
-        o = spare[--spare_len];
+    struct ServerState *of = server_state();
+    if (of->spare_operation_count > 0) {
+        o = (Operation *)of->spare_operations[--of->spare_operation_count];
         _Py_NewReference((PyObject *)o);
-    } else if (!(o = PyObject_GC_New(Operation, &Operation_Type))) {
+    } else if (state_has_ended() || !(o = PyObject_GC_New(Operation, of->operation))) {
         return NULL;
     }
     o->x = (Exchange *)Py_NewRef(x);
@@ -39,6 +38,7 @@ PyObject *operation_new(Exchange *x, PyObject *message) {
 }
 
 static int operation_traverse(Operation *o, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(o));
     Py_VISIT(o->x);
     Py_VISIT(o->message);
     Py_VISIT(o->wait);
@@ -54,10 +54,11 @@ static int operation_clear(Operation *o) {
 
 static void operation_destroy(Operation *o) {
     operation_clear(o);
-    if (spare_len < SPARE)
-        spare[spare_len++] = o;
+    State *s = state();
+    if (!s->ended && s->server->spare_operation_count < SPARE)
+        s->server->spare_operations[s->server->spare_operation_count++] = (PyObject *)o;
     else
-        PyObject_GC_Del(o);
+        spare_delete((PyObject *)o);
 }
 
 static void operation_dealloc(Operation *o) {
@@ -69,6 +70,13 @@ static void operation_dealloc(Operation *o) {
     Py_TRASHCAN_BEGIN(o, operation_dealloc) // the message may be another operation
     operation_destroy(o);
     Py_TRASHCAN_END
+}
+
+void operation_free_spare(struct ServerState *s) {
+    while (s->spare_operation_count > 0)
+        spare_delete(s->spare_operations[--s->spare_operation_count]);
+    while (s->spare_callable_count > 0)
+        spare_delete(s->spare_callables[--s->spare_callable_count]);
 }
 
 // forget_done removes the futures of cancelled waits, so that they do not pile up.
@@ -221,23 +229,23 @@ static PyMethodDef operation_methods[] = {
     {0},
 };
 
-static PyAsyncMethods operation_async = {
-    .am_await = PyObject_SelfIter,
-    .am_send = (sendfunc)operation_send,
+static PyType_Slot operation_slots[] = {
+    {Py_am_await, PyObject_SelfIter},
+    {Py_am_send, operation_send},
+    {Py_tp_iter, PyObject_SelfIter},
+    {Py_tp_iternext, operation_next},
+    {Py_tp_methods, operation_methods},
+    {Py_tp_traverse, operation_traverse},
+    {Py_tp_clear, operation_clear},
+    {Py_tp_dealloc, operation_dealloc},
+    {0},
 };
 
-PyTypeObject Operation_Type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "spindle._core.Operation",
-    .tp_basicsize = sizeof(Operation),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_as_async = &operation_async,
-    .tp_iter = PyObject_SelfIter,
-    .tp_iternext = (iternextfunc)operation_next,
-    .tp_methods = operation_methods,
-    .tp_traverse = (traverseproc)operation_traverse,
-    .tp_clear = (inquiry)operation_clear,
-    .tp_dealloc = (destructor)operation_dealloc,
+PyType_Spec operation_spec = {
+    .name = "spindle._core.Operation",
+    .basicsize = sizeof(Operation),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = operation_slots,
 };
 
 // receive and send.
@@ -265,16 +273,19 @@ static PyObject *call_send(Callable *c, PyObject *const *args, size_t nargsf, Py
     return operation_new(c->x, args[0]);
 }
 
-static Callable *spare_callables[SPARE];
-static int spare_callables_len;
-
 static PyObject *callable_new(PyTypeObject *type, Exchange *x, vectorcallfunc call) {
     Callable *c;
-    if (spare_callables_len > 0) {
-        c = spare_callables[--spare_callables_len];
-        Py_SET_TYPE(c, type);
+    struct ServerState *of = server_state();
+    if (of->spare_callable_count > 0) {
+        c = (Callable *)of->spare_callables[--of->spare_callable_count];
+        PyTypeObject *old = Py_TYPE(c);
+        if (old != type) {
+            Py_INCREF(type);
+            Py_SET_TYPE(c, type);
+            Py_DECREF(old);
+        }
         _Py_NewReference((PyObject *)c);
-    } else if (!(c = PyObject_GC_New(Callable, type))) {
+    } else if (state_has_ended() || !(c = PyObject_GC_New(Callable, type))) {
         return NULL;
     }
     c->x = (Exchange *)Py_NewRef(x);
@@ -283,10 +294,11 @@ static PyObject *callable_new(PyTypeObject *type, Exchange *x, vectorcallfunc ca
     return (PyObject *)c;
 }
 
-PyObject *receive_new(Exchange *x) { return callable_new(&Receive_Type, x, (vectorcallfunc)call_receive); }
-PyObject *send_new(Exchange *x) { return callable_new(&Send_Type, x, (vectorcallfunc)call_send); }
+PyObject *receive_new(Exchange *x) { return callable_new(server_state()->receive, x, (vectorcallfunc)call_receive); }
+PyObject *send_new(Exchange *x) { return callable_new(server_state()->send, x, (vectorcallfunc)call_send); }
 
 static int callable_traverse(Callable *c, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(c));
     Py_VISIT(c->x);
     return 0;
 }
@@ -299,22 +311,34 @@ static int callable_clear(Callable *c) {
 static void callable_dealloc(Callable *c) {
     PyObject_GC_UnTrack(c);
     Py_CLEAR(c->x);
-    if (spare_callables_len < SPARE)
-        spare_callables[spare_callables_len++] = c;
+    State *s = state();
+    if (!s->ended && s->server->spare_callable_count < SPARE)
+        s->server->spare_callables[s->server->spare_callable_count++] = (PyObject *)c;
     else
-        PyObject_GC_Del(c);
+        spare_delete((PyObject *)c);
 }
 
-#define CALLABLE(type_name)                                                                                  \
-    {                                                                                                        \
-        PyVarObject_HEAD_INIT(NULL, 0)                                                                       \
-        .tp_name = type_name, .tp_basicsize = sizeof(Callable),                                              \
-        .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |                   \
-                    Py_TPFLAGS_DISALLOW_INSTANTIATION,                                                       \
-        .tp_vectorcall_offset = offsetof(Callable, call), .tp_call = PyVectorcall_Call,                      \
-        .tp_traverse = (traverseproc)callable_traverse, .tp_clear = (inquiry)callable_clear,                 \
-        .tp_dealloc = (destructor)callable_dealloc,                                                          \
+#include <structmember.h>
+static PyMemberDef callable_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Callable, call), READONLY},
+    {0},
+};
+
+static PyType_Slot callable_slots[] = {
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_traverse, callable_traverse},
+    {Py_tp_clear, callable_clear},
+    {Py_tp_dealloc, callable_dealloc},
+    {Py_tp_members, callable_members},
+    {0},
+};
+
+#define CALLABLE(type_name)                                                                                     \
+    {                                                                                                           \
+        .name = type_name, .basicsize = sizeof(Callable), .slots = callable_slots,                              \
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |                         \
+                 Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,                                  \
     }
 
-PyTypeObject Receive_Type = CALLABLE("spindle._core.Receive");
-PyTypeObject Send_Type = CALLABLE("spindle._core.Send");
+PyType_Spec receive_spec = CALLABLE("spindle._core.Receive");
+PyType_Spec send_spec = CALLABLE("spindle._core.Send");

@@ -25,7 +25,8 @@ int head_append(Exchange *x, const char *data, size_t len) {
 
 static bool in_token[256], in_value[256];
 
-static void init_tables(void) {
+// Before the module is initialized: several interpreters may use them at once.
+__attribute__((constructor)) static void init_tables(void) {
     for (int c = 0; c < 256; c++) {
         in_token[c] = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                       (c && strchr("!#$%&'*+-.^_`|~", c));
@@ -34,8 +35,6 @@ static void init_tables(void) {
 }
 
 int check_field(const char *name, Py_ssize_t n, const char *value, Py_ssize_t m) {
-    if (!in_token['a'])
-        init_tables();
     bool good = n > 0;
     for (Py_ssize_t i = 0; i < n; i++)
         good &= in_token[(unsigned char)name[i]];

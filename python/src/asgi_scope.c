@@ -10,15 +10,6 @@
 #define LONGEST_NAME 64
 #define LONGEST_VALUE 512 // that is remembered
 
-typedef struct {
-    PyObject *name; // bytes
-    PyObject *last; // a pair; NULL if there is none
-    bool secret, forwards;
-} Name;
-
-static Name known[NAMES];
-static int known_len;
-
 static uint32_t hash_of(const char *text, size_t n) {
     uint32_t h = 2166136261u;
     for (size_t i = 0; i < n; i++)
@@ -27,14 +18,16 @@ static uint32_t hash_of(const char *text, size_t n) {
 }
 
 // find returns the entry of a name in lower case, NULL if it has none and gets none.
-static Name *find(const char *name, size_t n) {
+static Field *find(const char *name, size_t n) {
+    struct ServerState *s = server_state();
+    Field *known = s->fields;
     uint32_t i = hash_of(name, n) & (NAMES - 1);
     for (; known[i].name; i = (i + 1) & (NAMES - 1))
         if ((size_t)PyBytes_GET_SIZE(known[i].name) == n && memcmp(PyBytes_AS_STRING(known[i].name), name, n) == 0)
             return &known[i];
-    if (known_len == MOST_NAMES || !(known[i].name = PyBytes_FromStringAndSize(name, n)))
+    if (s->field_count == MOST_NAMES || !(known[i].name = PyBytes_FromStringAndSize(name, n)))
         return NULL;
-    known_len++;
+    s->field_count++;
     return &known[i];
 }
 
@@ -67,7 +60,7 @@ static PyObject *field_pair(const char *name, size_t n, const char *value, size_
     }
     for (size_t i = 0; i < n; i++)
         buffer[i] = lower(name[i]);
-    Name *entry = find(buffer, n);
+    Field *entry = find(buffer, n);
     if (!entry) {
         PyErr_Clear();
         PyObject *own = PyBytes_FromStringAndSize(buffer, n);
@@ -90,36 +83,30 @@ static PyObject *field_pair(const char *name, size_t n, const char *value, size_
 
 // Methods and clients that were seen.
 
-static PyObject *methods[8];
 static const char *const method_names[] = {"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "CONNECT"};
 
 static PyObject *method_of(const char *text, size_t n) {
     for (size_t i = 0; i < 8; i++)
         if (strlen(method_names[i]) == n && memcmp(method_names[i], text, n) == 0)
-            return Py_NewRef(methods[i]);
+            return Py_NewRef(server_state()->methods[i]);
     return PyUnicode_DecodeLatin1(text, n, NULL);
 }
 
 #define CLIENTS 1024 // a power of two
-#define LONGEST_HOST 46
-static struct {
-    char host[LONGEST_HOST];
-    uint32_t len, port;
-    PyObject *pair;
-} clients[CLIENTS];
 
 static PyObject *client_of(const char *host, uint32_t n, uint32_t port) {
     if (n == 0)
         Py_RETURN_NONE;
     uint32_t i = (hash_of(host, n) ^ port * 40503u) & (CLIENTS - 1);
-    if (clients[i].pair && clients[i].port == port && clients[i].len == n && memcmp(clients[i].host, host, n) == 0)
-        return Py_NewRef(clients[i].pair);
+    Client *c = &server_state()->clients[i];
+    if (c->pair && c->port == port && c->len == n && memcmp(c->host, host, n) == 0)
+        return Py_NewRef(c->pair);
     PyObject *pair = Py_BuildValue("(s#I)", host, (Py_ssize_t)n, (unsigned)port);
-    if (pair && n <= LONGEST_HOST) {
-        memcpy(clients[i].host, host, n);
-        clients[i].len = n;
-        clients[i].port = port;
-        Py_XSETREF(clients[i].pair, Py_NewRef(pair));
+    if (pair && n <= sizeof c->host) {
+        memcpy(c->host, host, n);
+        c->len = n;
+        c->port = port;
+        Py_XSETREF(c->pair, Py_NewRef(pair));
     }
     return pair;
 }
@@ -205,7 +192,7 @@ PyObject *scope_new(Server *s, const SpindleRecord *r) {
     if (!scope || !headers)
         goto failed;
     // The app may change its scope. The dicts in extensions cannot be changed.
-    if (set(scope, asgi.asgi, PyDict_Copy(PyDict_GetItem(common, asgi.asgi))) < 0 ||
+    if (set(scope, asgi.asgi_, PyDict_Copy(PyDict_GetItem(common, asgi.asgi_))) < 0 ||
         set(scope, asgi.extensions, PyDict_Copy(PyDict_GetItem(common, asgi.extensions))) < 0)
         goto failed;
     const char *method = at, *path = method + head->method, *query = path + head->path, *remote = query + head->query;
@@ -271,14 +258,25 @@ int scope_init(void) {
         {"spindle-mount", false, true}, // of the Go package pyapp
     };
     for (size_t i = 0; i < sizeof special / sizeof *special; i++) {
-        Name *entry = find(special[i].name, strlen(special[i].name));
+        Field *entry = find(special[i].name, strlen(special[i].name));
         if (!entry)
             return -1;
         entry->secret = special[i].secret;
         entry->forwards = special[i].forwards;
     }
     for (size_t i = 0; i < 8; i++)
-        if (!(methods[i] = PyUnicode_InternFromString(method_names[i])))
+        if (!(server_state()->methods[i] = PyUnicode_InternFromString(method_names[i])))
             return -1;
     return 0;
+}
+
+void scope_free(struct ServerState *s) {
+    for (size_t i = 0; i < NAMES; i++) {
+        Py_XDECREF(s->fields[i].name);
+        Py_XDECREF(s->fields[i].last);
+    }
+    for (size_t i = 0; i < CLIENTS; i++)
+        Py_XDECREF(s->clients[i].pair);
+    for (size_t i = 0; i < 8; i++)
+        Py_XDECREF(s->methods[i]);
 }

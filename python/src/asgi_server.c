@@ -354,6 +354,8 @@ static const Service service = {server_send_heads, server_deliver, server_loop_c
 
 // The type.
 
+static PyTypeObject *server_loop_type(void) { return state()->types.loop; }
+
 static int server_init(Server *s, PyObject *args, PyObject *kwargs) {
     static char *keywords[] = {"loop", "app", "config", "http_scope", "websocket_scope", "root_path", "state", "awaiting",
                                "report", "event", "proxy", "disconnected", "name", "fields", "dates", "max_active", "max_total", NULL};
@@ -365,7 +367,7 @@ static int server_init(Server *s, PyObject *args, PyObject *kwargs) {
         PyErr_SetString(PyExc_RuntimeError, "spindle: the server was started already");
         return -1;
     }
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Oy#O!O!SOOOOOOSSpnn", keywords, &Loop_Type, &loop, &app, &config, &size,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Oy#O!O!SOOOOOOSSpnn", keywords, server_loop_type(), &loop, &app, &config, &size,
                                      &PyDict_Type, &http, &PyDict_Type, &websocket, &root, &state, &awaiting, &reports, &event, &proxy,
                                      &disconnected, &name, &fields, &dates, &max_active, &max_total) ||
         load() < 0)
@@ -409,6 +411,7 @@ static int server_init(Server *s, PyObject *args, PyObject *kwargs) {
 }
 
 static int server_traverse(Server *s, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(s));
     Py_VISIT(s->loop);
     Py_VISIT(s->app);
     Py_VISIT(s->http_scope);
@@ -457,7 +460,9 @@ static void server_dealloc(Server *s) {
     PyMem_Free(s->lent);
     PyMem_Free(s->by_slot);
     PyMem_Free(s->starting);
-    Py_TYPE(s)->tp_free((PyObject *)s);
+    PyTypeObject *type = Py_TYPE(s);
+    type->tp_free((PyObject *)s);
+    Py_DECREF(type);
 }
 
 // off_thread raises if the caller is not on the thread of the loop: Go may be using the mailbox.
@@ -522,16 +527,20 @@ static PyMemberDef server_members[] = {
     {0},
 };
 
-PyTypeObject Server_Type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "spindle._core.Server",
-    .tp_basicsize = sizeof(Server),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_new = PyType_GenericNew,
-    .tp_init = (initproc)server_init,
-    .tp_traverse = (traverseproc)server_traverse,
-    .tp_clear = (inquiry)server_clear,
-    .tp_dealloc = (destructor)server_dealloc,
-    .tp_methods = server_methods,
-    .tp_members = server_members,
+static PyType_Slot server_slots[] = {
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_init, server_init},
+    {Py_tp_traverse, server_traverse},
+    {Py_tp_clear, server_clear},
+    {Py_tp_dealloc, server_dealloc},
+    {Py_tp_methods, server_methods},
+    {Py_tp_members, server_members},
+    {0},
+};
+
+PyType_Spec server_spec = {
+    .name = "spindle._core.Server",
+    .basicsize = sizeof(Server),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = server_slots,
 };

@@ -1,7 +1,9 @@
 // The types of the extension module, and what its files offer to one another.
 //
-// Everything here is guarded by the GIL. A loop releases it only inside golib.poll; the functions of
-// Go that concern a loop must not be called by another thread meanwhile (Loop.poller).
+// Everything here is guarded by the GIL of the interpreter that it belongs to. What the module has for each
+// interpreter is in State; golib and the words that Go writes are of the process. A loop releases the GIL only
+// inside golib.poll; the functions of Go that concern a loop must not be called by another thread meanwhile
+// (Loop.poller).
 //
 // Giving up a reference may run any code of Python, which may close the loop. So a function takes
 // what it gives up out of the loop's tables first, and gives it up last.
@@ -34,6 +36,7 @@ typedef struct {
 } GoLib;
 
 extern GoLib golib;
+int golib_set_path(const char *path);
 int golib_load(void);
 void golib_forked(void);    // in the child of a fork: refuse everything from now on
 bool golib_is_forked(void);
@@ -75,6 +78,7 @@ static inline PyObject *weak_target(PyObject *ref) {
 bool exception_ends_loop(void);  // as asyncio does: SystemExit and KeyboardInterrupt
 PyObject *exception_take(void);  // clear the present exception and return it; NULL if there is none
 
+typedef struct State State;
 typedef struct Loop Loop;
 typedef struct Handle Handle;
 typedef struct Transport Transport;
@@ -97,8 +101,7 @@ struct Handle {
     PyObject *args[1]; // args[0] is scratch space for a vectorcall
 };
 
-extern PyTypeObject Handle_Type, TimerHandle_Type;
-#define Handle_Check(o) (Py_TYPE(o) == &Handle_Type || Py_TYPE(o) == &TimerHandle_Type)
+#define Handle_Check(o) (Py_TYPE(o) == state()->types.handle || Py_TYPE(o) == state()->types.timer_handle)
 
 Handle *handle_new(PyTypeObject *type, Loop *loop, PyObject *callback,
                    PyObject *const *args, Py_ssize_t nargs, PyObject *context);
@@ -106,7 +109,6 @@ int handle_run(Handle *h);
 void handle_cancel(Handle *h);
 void handle_track(Handle *h);                               // when it leaves a queue
 int handle_visit(Handle *h, visitproc visit, void *arg); // while it is in one
-void handle_free_spare(void);
 
 // ready.c: what runs in the next tick, a ring of objects with a note for each.
 typedef struct {
@@ -201,7 +203,6 @@ typedef struct {
     PyObject *task;
 } TaskStep;
 
-extern PyTypeObject *step_type; // set by internals.c, which has checked that it is what TaskStep says
 PyObject *steps_task(PyObject *callback); // the task that callback continues, NULL if it is none; not a new reference
 
 // poll.c
@@ -233,6 +234,7 @@ typedef struct {
 
 struct Loop {
     PyObject_HEAD
+    State *state;
     Ready ready;
     Timers timers;
     Watchers watchers;
@@ -254,6 +256,8 @@ struct Loop {
     int poll_after;      // callbacks; fewer if they take long
     unsigned long poller; // the thread that polls, 0 if none does
     unsigned long runner; // the thread that is in _run, 0 if none is
+    PyThreadState *runner_state; // of that thread
+    PyThreadState *suspended;    // of the thread that polls without the GIL
     unsigned polls;      // so far
     int64_t last_poll;   // when, in nanoseconds
     int64_t last_turn;   // of Go's loop
@@ -275,7 +279,6 @@ struct Loop {
     SpindleEvent events[EVENTS];
 };
 
-extern PyTypeObject Loop_Type;
 int loop_step(Loop *l, int most); // run callbacks until none is left, or for so many ticks
 double loop_time(Loop *l); // with an exception if own_clock is set and the program's clock fails
 void loop_wake(Loop *l); // end a poll of another thread
@@ -285,10 +288,10 @@ int loop_check_thread(Loop *l);
 // loops.c
 void loops_add(Loop *l);
 void loops_remove(Loop *l);
+void loops_leave(State *s); // loops that are left do not find it
 PyObject *loops_track_held(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 
 // transport.c
-PyObject *transport_type(void); // a new reference
 int transport_ready(Transport *t, int ready); // -1 with an exception that ends the loop
 
 // stream_reader.c and stream_read.c: what is hot of asyncio.StreamReader.
@@ -300,13 +303,11 @@ typedef struct {
     bool eof, paused;
 } StreamReader;
 
-extern PyTypeObject StreamReader_Type, Reading_Type;
 int stream_feed(StreamReader *r, PyObject *data); // feed_data
 Py_ssize_t stream_buffered(StreamReader *r);
 PyObject *stream_take(StreamReader *r, Py_ssize_t n);
 int stream_resume(StreamReader *r);
 PyObject *stream_read(StreamReader *r, Py_ssize_t most); // a coroutine
-void stream_free_spare(void);
 
 // coroutine.c: what coroutines have in common.
 PyObject *coroutine_result(PySendResult sent, PyObject *result);
@@ -317,8 +318,9 @@ static inline bool is_set(PyObject *o) { return o && o != Py_None; }
 // datagram.c
 PyObject *datagram_receive(PyObject *module, PyObject *fd);
 PyObject *registry_adopt(PyObject *module, PyObject *set); // registry.c
+void datagrams_free(State *s);
 
-// module.c: interned names and objects of asyncio.
+// names.c: interned names and objects of asyncio.
 typedef struct {
     PyObject *check_thread, *callback_failed, *run, *cancelled,
         *data_received, *get_buffer, *buffer_updated, *eof_received, *pause_writing,
@@ -331,19 +333,81 @@ typedef struct {
     PyObject *base_read;                                   // StreamReader.read
     PyObject *stream_data_received;                        // StreamReaderProtocol.data_received
     PyObject *loop_keyword, *name_keyword, *loop_and_name_keywords; // ("loop",) and so on
+    PyObject *minus_one;
+    PyTypeObject *step_type; // of the callback that starts a task; internals.c has checked that it is what TaskStep says
 } Names;
-extern Names names;
 int names_init(void);
+int names_visit(State *s, visitproc visit, void *arg);
+void names_free(State *s);
+
+// Types are the types of the module that its own code uses.
+typedef struct {
+    PyTypeObject *loop, *handle, *timer_handle, *stream_reader, *reading;
+} Types;
+
+extern PyType_Spec loop_spec, handle_spec, timer_handle_spec, stream_reader_spec, reading_spec, transport_spec, world_spec;
+PyObject *transport_base(void); // a new reference
+
+// Spares are objects that are kept for reuse. They refer to their types, and to nothing else.
+typedef struct {
+    PyObject *handles[1024];
+    int handle_count;
+    PyObject *reading; // one is enough: most reads end before the next begins
+} Spares;
+
+static inline void spare_delete(PyObject *o) {
+    PyTypeObject *type = Py_TYPE(o);
+    PyObject_GC_Del(o);
+    Py_DECREF(type);
+}
+
+void handle_free_spare(State *s);
+int handle_visit_spare(State *s, visitproc visit, void *arg);
+void stream_free_spare(State *s);
+
+// state.c: what the module has for each interpreter.
+struct State {
+    Names words;
+    Types types;
+    Spares spares;
+    int nested;    // calls of handle_dealloc
+    Handle *later; // handles that it has yet to free
+    Loop *loops;   // all of the interpreter's
+    struct Datagrams *datagrams; // datagram.c
+    struct ServerState *server;  // what Service is of has here
+    PyInterpreterState *interpreter;
+    int64_t id;    // of the interpreter: its address is used again
+    State *next;   // of all interpreters
+    bool ended;    // the interpreter ends: nothing can be made any more
+};
+
+// state returns the state of the interpreter that the calling thread runs. A process that has loaded the module in
+// one interpreter pays a comparison for it.
+extern State *state_only; // NULL if several interpreters have the module
+State *state_find(void);
+static inline __attribute__((always_inline)) State *state(void) {
+    State *only = __atomic_load_n(&state_only, __ATOMIC_RELAXED);
+    return __builtin_expect(only != NULL, 1) ? only : state_find();
+}
+#define names (state()->words) // as errno is of the thread, this is of the interpreter
+
+bool state_is_main(void); // in the main interpreter
+int state_enter(PyObject *module); // make the state of the interpreter; -1 with an exception
+State *state_of(PyObject *module); // NULL if it has none
+void state_leave(State *s); // objects of the interpreter find none any more
+PyTypeObject *state_type(PyObject *module, PyType_Spec *spec, PyTypeObject *base); // a new type of the module
+bool state_has_ended(void); // raises if it has
 
 // steps_note notes the task that callback continues, if it does.
 static inline void steps_note(Loop *l, PyObject *callback) {
+    const Names *words = &l->state->words;
     PyObject *task;
-    if (Py_TYPE(callback) == step_type) {
+    if (Py_TYPE(callback) == words->step_type) {
         task = ((TaskStep *)callback)->task;
     } else if (Py_TYPE(callback) == &PyCFunction_Type) { // Task.__wakeup, or any other built-in method
         task = PyCFunction_GET_SELF(callback);
-        if (!task || ((PyObject *)Py_TYPE(task) != names.task_type &&
-                      !(l->simulated && PyObject_TypeCheck(task, (PyTypeObject *)names.task_type))))
+        if (!task || ((PyObject *)Py_TYPE(task) != words->task_type &&
+                      !(l->simulated && PyObject_TypeCheck(task, (PyTypeObject *)words->task_type))))
             return;
     } else {
         return;

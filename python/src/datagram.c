@@ -7,17 +7,26 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static char buffer[64 * 1024]; // above the largest datagram; guarded by the GIL
+// Datagrams is what an interpreter has for receiving.
+struct Datagrams {
+    char buffer[64 * 1024]; // above the largest datagram
+    // The address that the last datagram came from: the next one is often from there too.
+    struct sockaddr_storage last;
+    socklen_t last_len;
+    PyObject *last_tuple;
+};
 
-// The address that the last datagram came from: the next one is often from there too.
-static struct sockaddr_storage last;
-static socklen_t last_len;
-static PyObject *last_tuple;
+void datagrams_free(State *s) {
+    if (s->datagrams)
+        Py_XDECREF(s->datagrams->last_tuple);
+    PyMem_Free(s->datagrams);
+    s->datagrams = NULL;
+}
 
 // address returns what socket.recvfrom returns for an address.
-static PyObject *address(struct sockaddr_storage *from, socklen_t len) {
-    if (last_tuple && len == last_len && memcmp(from, &last, len) == 0)
-        return Py_NewRef(last_tuple);
+static PyObject *address(struct Datagrams *d, struct sockaddr_storage *from, socklen_t len) {
+    if (d->last_tuple && len == d->last_len && memcmp(from, &d->last, len) == 0)
+        return Py_NewRef(d->last_tuple);
     char host[INET6_ADDRSTRLEN]; // without a scope, which the tuple has as a number
     const void *number = from->ss_family == AF_INET6 ? (const void *)&((struct sockaddr_in6 *)from)->sin6_addr
                                                      : (const void *)&((struct sockaddr_in *)from)->sin_addr;
@@ -31,10 +40,10 @@ static PyObject *address(struct sockaddr_storage *from, socklen_t len) {
         tuple = Py_BuildValue("si", host, (int)ntohs(((struct sockaddr_in *)from)->sin_port));
     }
     if (tuple) {
-        memcpy(&last, from, len);
-        last_len = len;
+        memcpy(&d->last, from, len);
+        d->last_len = len;
         Py_INCREF(tuple);
-        Py_XSETREF(last_tuple, tuple);
+        Py_XSETREF(d->last_tuple, tuple);
     }
     return tuple;
 }
@@ -45,16 +54,20 @@ PyObject *datagram_receive(PyObject *Py_UNUSED(module), PyObject *fd_object) {
     int fd = PyLong_AsLong(fd_object);
     if (fd == -1 && PyErr_Occurred())
         return NULL;
+    State *s = state();
+    struct Datagrams *d = s->datagrams;
+    if (!d && !(d = s->datagrams = PyMem_Calloc(1, sizeof *d)))
+        return PyErr_NoMemory();
     struct sockaddr_storage from;
     socklen_t len = sizeof from;
-    ssize_t n = syscall(SYS_recvfrom, fd, buffer, sizeof buffer, 0, &from, &len);
+    ssize_t n = syscall(SYS_recvfrom, fd, d->buffer, sizeof d->buffer, 0, &from, &len);
     if (n < 0) {
         if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
             Py_RETURN_NONE;
         return PyErr_SetFromErrno(PyExc_OSError);
     }
-    PyObject *data = PyBytes_FromStringAndSize(buffer, n);
-    PyObject *sender = data ? address(&from, len) : NULL;
+    PyObject *data = PyBytes_FromStringAndSize(d->buffer, n);
+    PyObject *sender = data ? address(d, &from, len) : NULL;
     PyObject *both = sender ? PyTuple_Pack(2, data, sender) : NULL;
     Py_XDECREF(data);
     Py_XDECREF(sender);

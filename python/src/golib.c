@@ -6,15 +6,30 @@
 #include "core.h"
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 
 GoLib golib;
 static bool loaded, forked;
 static void *library;
 
-// The Python side, which knows where the package is, sets the path.
-extern PyObject *golib_path;
-PyObject *golib_path;
+static char *path; // the Python side, which knows where the package is, sets it; guarded by loading
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER; // interpreters with their own GIL load it at the same time
+
+int golib_set_path(const char *to) {
+    char *copy = strdup(to);
+    if (!copy) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    pthread_mutex_lock(&loading);
+    free(path);
+    path = copy;
+    pthread_mutex_unlock(&loading);
+    return 0;
+}
 
 // In a forked child, loops of the parent may still be watched, closed and collected. None
 // of that may enter Go.
@@ -69,20 +84,14 @@ int golib_symbol(const char *name, void **into) {
     return -1;
 }
 
-int golib_load(void) {
-    if (forked) {
-        golib_raise(0);
-        return -1;
-    }
+// load loads the library. The caller holds loading.
+static int load(void) {
     if (loaded)
         return 0;
-    if (!golib_path) {
+    if (!path) {
         PyErr_SetString(PyExc_RuntimeError, "spindle: the path of libspindle.so is not set");
         return -1;
     }
-    const char *path = PyUnicode_AsUTF8(golib_path);
-    if (!path)
-        return -1;
     struct sigaction pipe; // Go replaces it
     bool ignored = sigaction(SIGPIPE, NULL, &pipe) == 0 && pipe.sa_handler == SIG_IGN;
     if (golib_may_start() < 0)
@@ -117,6 +126,19 @@ int golib_load(void) {
     if (ignored)
         ignore_sigpipe();
     start(&golog_waits);
-    loaded = true;
+    __atomic_store_n(&loaded, true, __ATOMIC_RELEASE);
     return 0;
+}
+
+int golib_load(void) {
+    if (forked) {
+        golib_raise(0);
+        return -1;
+    }
+    if (__atomic_load_n(&loaded, __ATOMIC_ACQUIRE))
+        return 0;
+    pthread_mutex_lock(&loading);
+    int r = load();
+    pthread_mutex_unlock(&loading);
+    return r;
 }

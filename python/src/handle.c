@@ -9,18 +9,23 @@
 #include "core.h"
 
 #define SPARE_ARGS 2 // arguments that a spare handle has space for
-#define SPARE_MOST 1024
-static Handle *spare[SPARE_MOST];
-static int spares;
+#define SPARE_MOST (int)(sizeof ((Spares *)0)->handles / sizeof *((Spares *)0)->handles)
 
-static Handle *allocate(PyTypeObject *type, Py_ssize_t nargs) {
-    if (nargs <= SPARE_ARGS && spares > 0) {
-        Handle *h = spare[--spares];
-        Py_SET_TYPE(h, type);
+static Handle *allocate(State *s, PyTypeObject *type, Py_ssize_t nargs) {
+    if (nargs <= SPARE_ARGS && s->spares.handle_count > 0) {
+        Handle *h = (Handle *)s->spares.handles[--s->spares.handle_count];
+        PyTypeObject *old = Py_TYPE(h);
+        if (old != type) {
+            Py_INCREF(type);
+            Py_SET_TYPE(h, type);
+            Py_DECREF(old);
+        }
         Py_SET_SIZE(h, nargs);
         _Py_NewReference((PyObject *)h);
         return h;
     }
+    if (s->ended && state_has_ended())
+        return NULL;
     // The first argument's slot is part of the basic size.
     Handle *h = PyObject_GC_NewVar(Handle, type, nargs < SPARE_ARGS ? SPARE_ARGS : nargs);
     if (h)
@@ -29,11 +34,11 @@ static Handle *allocate(PyTypeObject *type, Py_ssize_t nargs) {
 }
 
 // give_back frees a handle that has space for no more than SPARE_ARGS arguments.
-static void give_back(Handle *h) {
-    if (spares < SPARE_MOST)
-        spare[spares++] = h;
+static inline void give_back(State *s, Handle *h) {
+    if (s->spares.handle_count < SPARE_MOST && !s->ended)
+        s->spares.handles[s->spares.handle_count++] = (PyObject *)h;
     else
-        PyObject_GC_Del(h);
+        spare_delete((PyObject *)h);
 }
 
 Handle *handle_new(PyTypeObject *type, Loop *loop, PyObject *callback,
@@ -45,7 +50,7 @@ Handle *handle_new(PyTypeObject *type, Loop *loop, PyObject *callback,
                      Py_TYPE(context)->tp_name);
         return NULL;
     }
-    Handle *h = allocate(type, nargs);
+    Handle *h = allocate(loop->state, type, nargs);
     if (!h)
         return NULL;
     if (context) {
@@ -53,7 +58,7 @@ Handle *handle_new(PyTypeObject *type, Loop *loop, PyObject *callback,
     } else if ((context = PyContext_CopyCurrent())) {
         PyObject_GC_UnTrack(context);
     } else {
-        give_back(h);
+        give_back(loop->state, h);
         return NULL;
     }
     Py_INCREF(loop);
@@ -115,6 +120,7 @@ static void drop_call(Handle *h) {
 }
 
 static int handle_traverse(Handle *h, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(h));
     Py_VISIT(h->loop);
     Py_VISIT(h->callback);
     Py_VISIT(h->context);
@@ -134,7 +140,7 @@ static int handle_clear(Handle *h) {
     return 0;
 }
 
-static void destroy(Handle *h) {
+static inline __attribute__((always_inline)) void destroy(State *s, Handle *h) {
     if (h->weakrefs)
         PyObject_ClearWeakRefs((PyObject *)h);
     bool small = Py_SIZE(h) <= SPARE_ARGS;
@@ -142,37 +148,60 @@ static void destroy(Handle *h) {
     Py_CLEAR(h->repr);
     Py_CLEAR(h->loop);
     if (small)
-        give_back(h);
+        give_back(s, h);
     else
-        PyObject_GC_Del(h);
+        spare_delete((PyObject *)h);
 }
 
 // A handle may be the argument of another one, and that of a third. Such a chain must not be freed
 // by recursion alone. Python's trashcan would make every callback 8 % more expensive.
 #define NESTED_MOST 50
-static int nested;    // calls of handle_dealloc
-static Handle *later; // handles that it has yet to free, linked by args[0]
+
+static void handle_dealloc(Handle *h);
+
+// dealloc_at_end is for an interpreter that ends. Its state may be one that all of those share.
+static __attribute__((noinline, cold)) void dealloc_at_end(State *s, Handle *h) {
+    Py_TRASHCAN_BEGIN(h, handle_dealloc)
+    destroy(s, h);
+    Py_TRASHCAN_END
+}
+
+static __attribute__((noinline, cold)) void destroy_later(State *s) {
+    while (s->later) {
+        Handle *h = s->later;
+        s->later = (Handle *)h->args[0];
+        destroy(s, h);
+    }
+}
 
 static void handle_dealloc(Handle *h) {
     PyObject_GC_UnTrack(h);
-    if (nested >= NESTED_MOST) {
-        h->args[0] = (PyObject *)later;
-        later = h;
+    State *s = h->loop->state;
+    if (__builtin_expect(s->ended, 0)) {
+        dealloc_at_end(s, h);
         return;
     }
-    nested++;
-    destroy(h);
-    while (later) {
-        h = later;
-        later = (Handle *)h->args[0];
-        destroy(h);
+    if (s->nested >= NESTED_MOST) {
+        h->args[0] = (PyObject *)s->later; // they are linked by it
+        s->later = h;
+        return;
     }
-    nested--;
+    s->nested++;
+    destroy(s, h);
+    if (__builtin_expect(s->later != NULL, 0))
+        destroy_later(s);
+    s->nested--;
 }
 
-void handle_free_spare(void) {
-    while (spares > 0)
-        PyObject_GC_Del(spare[--spares]);
+void handle_free_spare(State *s) {
+    while (s->spares.handle_count > 0)
+        spare_delete(s->spares.handles[--s->spares.handle_count]);
+}
+
+int handle_visit_spare(State *s, visitproc visit, void *arg) {
+    for (int i = 0; i < s->spares.handle_count; i++)
+        Py_VISIT(Py_TYPE(s->spares.handles[i]));
+    return 0;
 }
 
 static int handle_failed(Handle *h) {
@@ -278,7 +307,8 @@ static PyObject *handle_repr(Handle *h) {
 }
 
 static PyObject *timer_compare(PyObject *a, PyObject *b, int op) {
-    if (Py_TYPE(a) != &TimerHandle_Type || Py_TYPE(b) != &TimerHandle_Type)
+    PyTypeObject *timer = state()->types.timer_handle;
+    if (Py_TYPE(a) != timer || Py_TYPE(b) != timer)
         Py_RETURN_NOTIMPLEMENTED;
     double x = ((Handle *)a)->when, y = ((Handle *)b)->when;
     if (op == Py_EQ || op == Py_NE)
@@ -315,37 +345,50 @@ static PyGetSetDef timer_getset[] = {
     {0},
 };
 
-PyTypeObject Handle_Type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "spindle.Handle",
-    .tp_doc = "A callback that call_soon has queued.",
-    .tp_basicsize = sizeof(Handle),
-    .tp_itemsize = sizeof(PyObject *),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_traverse = (traverseproc)handle_traverse,
-    .tp_clear = (inquiry)handle_clear,
-    .tp_dealloc = (destructor)handle_dealloc,
-    .tp_repr = (reprfunc)handle_repr,
-    .tp_weaklistoffset = offsetof(Handle, weakrefs),
-    .tp_methods = handle_methods,
-    .tp_getset = handle_getset,
+#include <structmember.h>
+static PyMemberDef handle_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Handle, weakrefs), READONLY},
+    {0},
 };
 
-PyTypeObject TimerHandle_Type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "spindle.TimerHandle",
-    .tp_doc = "A callback that call_later or call_at has scheduled.",
-    .tp_base = &Handle_Type,
-    .tp_basicsize = sizeof(Handle),
-    .tp_itemsize = sizeof(PyObject *),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_traverse = (traverseproc)handle_traverse,
-    .tp_clear = (inquiry)handle_clear,
-    .tp_dealloc = (destructor)handle_dealloc,
-    .tp_repr = (reprfunc)handle_repr,
-    .tp_richcompare = timer_compare,
-    .tp_hash = (hashfunc)Py_HashPointer,
-    .tp_weaklistoffset = offsetof(Handle, weakrefs),
-    .tp_methods = timer_methods,
-    .tp_getset = timer_getset,
+static PyType_Slot handle_slots[] = {
+    {Py_tp_doc, "A callback that call_soon has queued."},
+    {Py_tp_traverse, handle_traverse},
+    {Py_tp_clear, handle_clear},
+    {Py_tp_dealloc, handle_dealloc},
+    {Py_tp_repr, handle_repr},
+    {Py_tp_methods, handle_methods},
+    {Py_tp_members, handle_members},
+    {Py_tp_getset, handle_getset},
+    {0},
+};
+
+PyType_Spec handle_spec = {
+    .name = "spindle.Handle",
+    .basicsize = sizeof(Handle),
+    .itemsize = sizeof(PyObject *),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION |
+             Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = handle_slots,
+};
+
+static PyType_Slot timer_slots[] = {
+    {Py_tp_doc, "A callback that call_later or call_at has scheduled."},
+    {Py_tp_traverse, handle_traverse},
+    {Py_tp_clear, handle_clear},
+    {Py_tp_dealloc, handle_dealloc},
+    {Py_tp_repr, handle_repr},
+    {Py_tp_richcompare, timer_compare},
+    {Py_tp_hash, Py_HashPointer},
+    {Py_tp_methods, timer_methods},
+    {Py_tp_getset, timer_getset},
+    {0},
+};
+
+PyType_Spec timer_handle_spec = {
+    .name = "spindle.TimerHandle",
+    .basicsize = sizeof(Handle),
+    .itemsize = sizeof(PyObject *),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = timer_slots,
 };

@@ -1,5 +1,6 @@
 // What the inspector of Go asks for: the tasks of a loop, on its thread, and what blocks it.
 #include "core.h"
+#include <pthread.h>
 #include <string.h>
 
 bool inspected;
@@ -8,10 +9,17 @@ PyObject *inspect_serve(PyObject *Py_UNUSED(module), PyObject *address) {
     const char *text = PyUnicode_AsUTF8(address);
     if (!text || golib_load() < 0)
         return NULL;
+    static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+    static char served[512]; // the address, if there is an inspector; guarded by mu
     char answer[512];
-    int r;
+    int r = 0;
     Py_BEGIN_ALLOW_THREADS
-    r = golib.inspect(text, answer, sizeof answer);
+    pthread_mutex_lock(&mu);
+    if (!*served && (r = golib.inspect(text, answer, sizeof answer)) == 0)
+        strcpy(served, answer);
+    if (*served) // there is one for all interpreters
+        strcpy(answer, served);
+    pthread_mutex_unlock(&mu);
     Py_END_ALLOW_THREADS
     if (r < 0) {
         PyErr_SetString(PyExc_OSError, answer);
@@ -32,8 +40,10 @@ static void keep_interrupt(Loop *l) {
 }
 
 char *inspect_tasks(void *loop, bool first) {
-    PyGILState_STATE gil = PyGILState_Ensure(); // the thread may or may not hold it
     Loop *l = loop;
+    bool released = l->suspended; // Go is called with and without the GIL
+    if (released)
+        PyEval_RestoreThread(l->suspended);
     char *text = NULL;
     PyObject *r = PyObject_CallMethod((PyObject *)l, "_inspect_tasks", "O", first ? Py_True : Py_False);
     if (r && PyUnicode_Check(r)) {
@@ -43,7 +53,8 @@ char *inspect_tasks(void *loop, bool first) {
     if (PyErr_Occurred())
         keep_interrupt(l);
     Py_XDECREF(r);
-    PyGILState_Release(gil);
+    if (released)
+        l->suspended = PyEval_SaveThread();
     return text;
 }
 

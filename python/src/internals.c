@@ -49,7 +49,7 @@ static bool check_steps(void) {
     bool good = found && PyArg_ParseTuple(found, "OO", &task, &step) &&
                 Py_TYPE(step)->tp_basicsize >= (Py_ssize_t)sizeof(TaskStep) && ((TaskStep *)step)->task == task;
     if (good)
-        step_type = (PyTypeObject *)Py_NewRef(Py_TYPE(step));
+        names.step_type = (PyTypeObject *)Py_NewRef(Py_TYPE(step));
     Py_XDECREF(found);
     return good || internals_refuse("tasks of asyncio");
 }
@@ -66,7 +66,7 @@ static PyObject *names_of(const char *const *texts) {
 }
 
 static bool is_true(const char *function, const char *const *texts) {
-    PyObject *names = names_of(texts), *result = names ? probe(function, "(N)", names) : NULL;
+    PyObject *wanted = names_of(texts), *result = wanted ? probe(function, "(N)", wanted) : NULL;
     bool yes = result == Py_True;
     Py_XDECREF(result);
     return yes;

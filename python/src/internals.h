@@ -5,7 +5,7 @@
 //
 //   the version          The module runs with the minor version that it was compiled for.
 //   the transports       asyncio.transports._FlowControlMixin has five slots. Transport begins with them
-//                        (transport_type in transport.c).
+//                        (transport_base in transport.c).
 //   the step of a task   The callback with which a task starts is an object that begins like TaskStep (steps.c).
 //   the streams          An asyncio.StreamReader has the attributes of StreamReader, and no others. Its
 //                        protocol has _stream_reader_wr, and _strong_reader if it is a server's (stream_reader.c).

@@ -42,7 +42,7 @@ double loop_time(Loop *l) { return l->own_clock ? program_time(l) : own_time(l);
 // class_has_clock reports whether a subclass has replaced the method time.
 static bool class_has_clock(PyTypeObject *type) {
     PyObject *name = PyUnicode_InternFromString("time");
-    bool has = name && _PyType_Lookup(type, name) != _PyType_Lookup(&Loop_Type, name);
+    bool has = name && _PyType_Lookup(type, name) != _PyType_Lookup(state()->types.loop, name);
     Py_XDECREF(name);
     return has;
 }
@@ -57,11 +57,12 @@ static int loop_setattro(PyObject *self, PyObject *name, PyObject *value) {
 }
 
 static PyObject *loop_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
-    if (golib_load() < 0)
+    if (state_has_ended() || golib_load() < 0)
         return NULL;
     Loop *l = (Loop *)type->tp_alloc(type, 0);
     if (!l)
         return NULL;
+    l->state = state();
     l->wake_fd = -1;
     l->own_clock = class_has_clock(type);
     l->thread_id = Py_NewRef(Py_None);
@@ -92,6 +93,7 @@ failed:
 }
 
 static int loop_traverse(Loop *l, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(l));
     Py_VISIT(l->thread_id);
     Py_VISIT(l->task_factory);
     Py_VISIT(l->server);
@@ -136,7 +138,9 @@ static void loop_dealloc(Loop *l) {
     loops_remove(l);
     loop_clear(l);
     release(l);
-    Py_TYPE(l)->tp_free((PyObject *)l);
+    PyTypeObject *type = Py_TYPE(l);
+    type->tp_free((PyObject *)l);
+    Py_DECREF(type);
 }
 
 // Calls.
@@ -164,12 +168,13 @@ static int check(Loop *l, PyObject *callback, const char *method, bool any_threa
 }
 
 // context_of returns the one keyword argument, context. It returns 1 if there are others.
-static int context_of(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **context) {
+static inline int context_of(Loop *l, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **context) {
+    PyObject *context_name = l->state->words.context;
     *context = NULL;
     Py_ssize_t n = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *name = PyTuple_GET_ITEM(kwnames, i);
-        if (name != names.context && PyUnicode_Compare(name, names.context) != 0)
+        if (name != context_name && PyUnicode_Compare(name, context_name) != 0)
             return 1;
         *context = args[nargs + i];
     }
@@ -177,7 +182,7 @@ static int context_of(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames
 }
 
 static Handle *queue(Loop *l, PyObject *callback, PyObject *const *args, Py_ssize_t nargs, PyObject *context) {
-    Handle *h = handle_new(&Handle_Type, l, callback, args, nargs, context);
+    Handle *h = handle_new(l->state->types.handle, l, callback, args, nargs, context);
     if (h && ready_push(&l->ready, (PyObject *)h, 0) < 0)
         Py_CLEAR(h);
     if (l->simulated)
@@ -212,7 +217,7 @@ static int need(Py_ssize_t nargs, Py_ssize_t least, const char *method, const ch
 
 static PyObject *loop_meth_call_soon(Loop *l, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     PyObject *context;
-    if (context_of(args, nargs, kwnames, &context))
+    if (context_of(l, args, nargs, kwnames, &context))
         return by_name(l, "call_soon", args, nargs, kwnames);
     if (need(nargs, 1, "call_soon", "callback") < 0)
         return NULL;
@@ -234,7 +239,7 @@ void loop_wake(Loop *l) {
 
 static PyObject *loop_meth_call_soon_threadsafe(Loop *l, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     PyObject *context;
-    if (context_of(args, nargs, kwnames, &context))
+    if (context_of(l, args, nargs, kwnames, &context))
         return by_name(l, "call_soon_threadsafe", args, nargs, kwnames);
     if (need(nargs, 1, "call_soon_threadsafe", "callback") < 0)
         return NULL;
@@ -251,7 +256,7 @@ static PyObject *schedule(Loop *l, double when, PyObject *const *args, Py_ssize_
         PyErr_SetString(PyExc_ValueError, "spindle: the time of a callback is not a number (nan)");
         return NULL;
     }
-    Handle *h = handle_new(&TimerHandle_Type, l, args[1], args + 2, nargs - 2, context);
+    Handle *h = handle_new(l->state->types.timer_handle, l, args[1], args + 2, nargs - 2, context);
     if (!h)
         return NULL;
     h->when = when;
@@ -264,7 +269,7 @@ static PyObject *schedule(Loop *l, double when, PyObject *const *args, Py_ssize_
 
 static PyObject *loop_meth_call_later(Loop *l, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     PyObject *context;
-    if (context_of(args, nargs, kwnames, &context))
+    if (context_of(l, args, nargs, kwnames, &context))
         return by_name(l, "call_later", args, nargs, kwnames);
     if (need(nargs, 1, "call_later", "delay") < 0 || need(nargs, 2, "call_later", "callback") < 0)
         return NULL;
@@ -285,7 +290,7 @@ static PyObject *loop_meth_call_later(Loop *l, PyObject *const *args, Py_ssize_t
 
 static PyObject *loop_meth_call_at(Loop *l, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     PyObject *context;
-    if (context_of(args, nargs, kwnames, &context))
+    if (context_of(l, args, nargs, kwnames, &context))
         return by_name(l, "call_at", args, nargs, kwnames);
     if (need(nargs, 1, "call_at", "when") < 0 || need(nargs, 2, "call_at", "callback") < 0)
         return NULL;
@@ -326,15 +331,17 @@ static PyObject *loop_meth_wake(Loop *l, PyObject *Py_UNUSED(ignored)) {
 // Tasks and futures. What is not the common case is left to asyncio's loop.
 
 static PyObject *loop_meth_create_future(Loop *l, PyObject *Py_UNUSED(ignored)) {
+    const Names *words = &l->state->words;
     PyObject *args[] = {(PyObject *)l};
-    return PyObject_Vectorcall(names.future_type, args, 0, names.loop_keyword);
+    return PyObject_Vectorcall(words->future_type, args, 0, words->loop_keyword);
 }
 
 static PyObject *loop_meth_create_task(Loop *l, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
-    bool named = kwnames && PyTuple_GET_SIZE(kwnames) == 1 && PyTuple_GET_ITEM(kwnames, 0) == names.name;
+    const Names *words = &l->state->words;
+    bool named = kwnames && PyTuple_GET_SIZE(kwnames) == 1 && PyTuple_GET_ITEM(kwnames, 0) == words->name;
     if (nargs == 1 && (!kwnames || named) && !l->closed && !l->debug && (!l->task_factory || l->task_factory == Py_None)) {
         PyObject *task[] = {args[0], (PyObject *)l, named ? args[1] : NULL};
-        return PyObject_Vectorcall(names.task_type, task, 1, named ? names.loop_and_name_keywords : names.loop_keyword);
+        return PyObject_Vectorcall(words->task_type, task, 1, named ? words->loop_and_name_keywords : words->loop_keyword);
     }
     Py_ssize_t n = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
     PyObject *all[8] = {(PyObject *)l};
@@ -362,7 +369,7 @@ static PyObject *add_watch(Loop *l, PyObject *const *args, Py_ssize_t nargs, int
     int fd = PyObject_AsFileDescriptor(args[0]);
     if (fd < 0 || loop_check_thread(l) < 0)
         return NULL;
-    Handle *h = handle_new(&Handle_Type, l, args[1], args + 2, nargs - 2, NULL);
+    Handle *h = handle_new(l->state->types.handle, l, args[1], args + 2, nargs - 2, NULL);
     if (h && watch_set(l, fd, direction, h, args[0]) < 0)
         Py_CLEAR(h);
     return (PyObject *)h;
@@ -638,17 +645,26 @@ static PyObject *loop_meth_run(Loop *l, PyObject *threshold_object) {
     int r;
     l->running = true;
     l->runner = PyThread_get_thread_ident();
+    l->runner_state = PyThreadState_Get();
     do
         r = tick(l);
     while (r == 0 && !l->stopping);
     l->running = false;
     l->runner = 0;
+    l->runner_state = NULL;
     if (slack > TIMER_SLACK)
         prctl(PR_SET_TIMERSLACK, slack, 0, 0, 0);
     watchdog_stop(l);
     if (r < 0)
         return NULL;
     Py_RETURN_NONE;
+}
+
+// frame returns the frame of the thread that runs the loop. sys._current_frames would look at other interpreters too,
+// which may be running.
+static PyObject *loop_meth_frame(Loop *l, PyObject *Py_UNUSED(ignored)) {
+    PyFrameObject *frame = l->runner_state ? PyThreadState_GetFrame(l->runner_state) : NULL;
+    return frame ? (PyObject *)frame : Py_NewRef(Py_None);
 }
 
 static PyObject *loop_meth_release(Loop *l, PyObject *Py_UNUSED(ignored)) {
@@ -695,6 +711,7 @@ static PyMethodDef loop_methods[] = {
     {"_run_once", (PyCFunction)loop_meth_run_once, METH_NOARGS, NULL},
     {"_run", (PyCFunction)loop_meth_run, METH_O, NULL},
     {"_release", (PyCFunction)loop_meth_release, METH_NOARGS, NULL},
+    {"_frame", (PyCFunction)loop_meth_frame, METH_NOARGS, NULL},
     {0},
 };
 
@@ -710,16 +727,20 @@ static PyMemberDef loop_members[] = {
     {0},
 };
 
-PyTypeObject Loop_Type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "spindle._core.Loop",
-    .tp_basicsize = sizeof(Loop),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
-    .tp_new = loop_new,
-    .tp_setattro = loop_setattro,
-    .tp_traverse = (traverseproc)loop_traverse,
-    .tp_clear = (inquiry)loop_clear,
-    .tp_dealloc = (destructor)loop_dealloc,
-    .tp_methods = loop_methods,
-    .tp_members = loop_members,
+static PyType_Slot loop_slots[] = {
+    {Py_tp_new, loop_new},
+    {Py_tp_setattro, loop_setattro},
+    {Py_tp_traverse, loop_traverse},
+    {Py_tp_clear, loop_clear},
+    {Py_tp_dealloc, loop_dealloc},
+    {Py_tp_methods, loop_methods},
+    {Py_tp_members, loop_members},
+    {0},
+};
+
+PyType_Spec loop_spec = {
+    .name = "spindle._core.Loop",
+    .basicsize = sizeof(Loop),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = loop_slots,
 };

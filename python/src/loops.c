@@ -1,16 +1,15 @@
-// All loops, for the collector.
+// All loops of an interpreter, for the collector.
 //
 // The collector does not see handles while they are queued (handle.c). A handle that the program
 // holds as well, as a task in asyncio.sleep does, may be part of a cycle with its loop, which
 // would never be freed. Those handles are shown when a collection of all generations begins.
 #include "internals.h"
 
-static Loop *loops;
-
 void loops_add(Loop *l) {
-    if ((l->next = loops))
-        loops->prev = l;
-    loops = l;
+    Loop **all = &l->state->loops;
+    if ((l->next = *all))
+        (*all)->prev = l;
+    *all = l;
 }
 
 void loops_remove(Loop *l) {
@@ -18,9 +17,17 @@ void loops_remove(Loop *l) {
         l->next->prev = l->prev;
     if (l->prev)
         l->prev->next = l->next;
-    else if (loops == l)
-        loops = l->next;
+    else if (l->state && l->state->loops == l)
+        l->state->loops = l->next;
     l->prev = l->next = NULL;
+}
+
+void loops_leave(State *s) {
+    while (s->loops) {
+        Loop *l = s->loops;
+        loops_remove(l);
+        l->state = state();
+    }
 }
 
 // loops_track_held is a callback of the collector.
@@ -30,7 +37,7 @@ PyObject *loops_track_held(PyObject *Py_UNUSED(module), PyObject *const *args, P
     PyObject *generation = PyDict_GetItemString(args[1], "generation");
     if (!generation || PyLong_AsLong(generation) < OLDEST_GENERATION)
         Py_RETURN_NONE;
-    for (Loop *l = loops; l; l = l->next) {
+    for (Loop *l = state()->loops; l; l = l->next) { // none if the module is gone
         for (size_t i = l->ready.head; i != l->ready.tail; i++) {
             PyObject *what = l->ready.items[i & l->ready.mask].what;
             if (Handle_Check(what))

@@ -1,8 +1,6 @@
 // Names and types of Python that the other files use.
 #include "core.h"
 
-Names names;
-
 static PyObject *import_from(const char *module, const char *name) {
     PyObject *m = PyImport_ImportModule(module);
     PyObject *found = m ? PyObject_GetAttrString(m, name) : NULL;
@@ -59,9 +57,23 @@ int names_init(void) {
     names.loop_keyword = Py_BuildValue("(s)", "loop");
     names.loop_and_name_keywords = Py_BuildValue("(sO)", "loop", names.name);
     names.name_keyword = Py_BuildValue("(O)", names.name);
+    names.minus_one = PyLong_FromLong(-1);
     return names.buffered_protocol && names.future_type && names.task_type && names.base_create_task &&
                    names.base_read && names.stream_data_received && names.loop_keyword && names.loop_and_name_keywords &&
-                   names.name_keyword
+                   names.name_keyword && names.minus_one
                ? 0
                : -1;
+}
+
+int names_visit(State *s, visitproc visit, void *arg) {
+    PyObject **each = (PyObject **)&s->words;
+    for (size_t i = 0; i < sizeof s->words / sizeof *each; i++)
+        Py_VISIT(each[i]);
+    return 0;
+}
+
+void names_free(State *s) {
+    PyObject **each = (PyObject **)&s->words;
+    for (size_t i = 0; i < sizeof s->words / sizeof *each; i++)
+        Py_CLEAR(each[i]);
 }

@@ -54,10 +54,10 @@ static int turn(Loop *l, long long timeout_ns) {
 // send_and_turn lets Go turn without waiting. Go sends the responses of a server then, and other threads can have the
 // GIL meanwhile: they would wait for sys.getswitchinterval() otherwise, which is long for a request.
 static int send_and_turn(Loop *l) {
-    int n;
-    Py_BEGIN_ALLOW_THREADS
-    n = turn(l, 0);
-    Py_END_ALLOW_THREADS
+    l->suspended = PyEval_SaveThread();
+    int n = turn(l, 0);
+    PyEval_RestoreThread(l->suspended);
+    l->suspended = NULL;
     return n;
 }
 
@@ -76,12 +76,13 @@ static int poll_and_wait(Loop *l, long long timeout_ns) {
     struct epoll_event got[EVENTS];
     int asked = 0, n = 0;
     __atomic_store_n(&l->waiting, true, __ATOMIC_SEQ_CST); // the watchdog reads it
-    Py_BEGIN_ALLOW_THREADS
+    l->suspended = PyEval_SaveThread();
     if (l->lively)
         asked = ask(l, got);
     if (asked <= 0)
         n = turn(l, timeout_ns);
-    Py_END_ALLOW_THREADS
+    PyEval_RestoreThread(l->suspended);
+    l->suspended = NULL;
     __atomic_store_n(&l->waiting, false, __ATOMIC_SEQ_CST);
     if (asked > 0 && (n = translate(l, got, asked)) == GO)
         n = turn(l, 0);

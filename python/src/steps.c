@@ -9,10 +9,8 @@
 #define FIRST_ROWS 256
 #define MOST_ROWS (1 << 20)
 
-PyTypeObject *step_type;
-
 PyObject *steps_task(PyObject *callback) {
-    if (Py_TYPE(callback) == step_type)
+    if (Py_TYPE(callback) == names.step_type)
         return ((TaskStep *)callback)->task;
     return Py_TYPE(callback) == &PyCFunction_Type ? PyCFunction_GET_SELF(callback) : NULL;
 }

@@ -10,14 +10,13 @@ typedef struct {
     enum { NEW, WAITING, DONE } state;
 } Reading;
 
-static Reading *spare; // one is enough: most reads end before the next begins
-
 PyObject *stream_read(StreamReader *r, Py_ssize_t most) {
-    Reading *c = spare;
+    State *s = state();
+    Reading *c = (Reading *)s->spares.reading;
     if (c) {
-        spare = NULL;
+        s->spares.reading = NULL;
         _Py_NewReference((PyObject *)c);
-    } else if (!(c = PyObject_GC_New(Reading, &Reading_Type))) {
+    } else if (state_has_ended() || !(c = PyObject_GC_New(Reading, s->types.reading))) {
         return NULL;
     }
     c->reader = (StreamReader *)Py_NewRef((PyObject *)r);
@@ -139,6 +138,7 @@ static PyObject *reading_close(Reading *c, PyObject *Py_UNUSED(ignored)) {
 }
 
 static int reading_traverse(Reading *c, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(c));
     Py_VISIT((PyObject *)c->reader);
     Py_VISIT(c->waiting);
     return 0;
@@ -162,16 +162,17 @@ static void reading_dealloc(Reading *c) {
     if (c->state == NEW)
         warn_unawaited(c);
     end(c);
-    if (spare)
-        PyObject_GC_Del(c);
+    State *s = state();
+    if (s->spares.reading || s->ended)
+        spare_delete((PyObject *)c);
     else
-        spare = c;
+        s->spares.reading = (PyObject *)c;
 }
 
-void stream_free_spare(void) {
-    if (spare)
-        PyObject_GC_Del(spare);
-    spare = NULL;
+void stream_free_spare(State *s) {
+    if (s->spares.reading)
+        spare_delete(s->spares.reading);
+    s->spares.reading = NULL;
 }
 
 static PyObject *reading_repr(Reading *c) {
@@ -201,22 +202,22 @@ static PyMethodDef reading_methods[] = {
     {0},
 };
 
-static PyAsyncMethods reading_async = {
-    .am_await = PyObject_SelfIter,
-    .am_send = (sendfunc)reading_send,
+static PyType_Slot reading_slots[] = {
+    {Py_am_await, PyObject_SelfIter},
+    {Py_am_send, reading_send},
+    {Py_tp_iternext, reading_next},
+    {Py_tp_repr, reading_repr},
+    {Py_tp_traverse, reading_traverse},
+    {Py_tp_clear, reading_clear},
+    {Py_tp_dealloc, reading_dealloc},
+    {Py_tp_methods, reading_methods},
+    {Py_tp_getset, reading_getset},
+    {0},
 };
 
-PyTypeObject Reading_Type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "spindle._core.Reading",
-    .tp_basicsize = sizeof(Reading),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .tp_as_async = &reading_async,
-    .tp_iternext = (iternextfunc)reading_next,
-    .tp_repr = (reprfunc)reading_repr,
-    .tp_traverse = (traverseproc)reading_traverse,
-    .tp_clear = (inquiry)reading_clear,
-    .tp_dealloc = (destructor)reading_dealloc,
-    .tp_methods = reading_methods,
-    .tp_getset = reading_getset,
+PyType_Spec reading_spec = {
+    .name = "spindle._core.Reading",
+    .basicsize = sizeof(Reading),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = reading_slots,
 };

@@ -209,6 +209,7 @@ static int reader_set_buffer(StreamReader *r, PyObject *buffer, void *Py_UNUSED(
 }
 
 static int reader_traverse(StreamReader *r, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(r));
     Py_VISIT(r->loop);
     Py_VISIT(r->limit);
     Py_VISIT(r->waiter);
@@ -233,7 +234,9 @@ static void reader_dealloc(StreamReader *r) {
     PyObject_GC_UnTrack(r);
     Py_TRASHCAN_BEGIN(r, reader_dealloc)
     reader_clear(r);
-    Py_TYPE(r)->tp_free((PyObject *)r);
+    PyTypeObject *type = Py_TYPE(r);
+    type->tp_free((PyObject *)r);
+    Py_DECREF(type);
     Py_TRASHCAN_END
 }
 
@@ -264,23 +267,27 @@ static PyGetSetDef reader_getset[] = {
     {0},
 };
 
-PyTypeObject StreamReader_Type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "spindle._core.StreamReader",
-    .tp_basicsize = sizeof(StreamReader),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
-    .tp_new = PyType_GenericNew,
-    .tp_traverse = (traverseproc)reader_traverse,
-    .tp_clear = (inquiry)reader_clear,
-    .tp_dealloc = (destructor)reader_dealloc,
-    .tp_methods = reader_methods,
-    .tp_members = reader_members,
-    .tp_getset = reader_getset,
+static PyType_Slot reader_slots[] = {
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_traverse, reader_traverse},
+    {Py_tp_clear, reader_clear},
+    {Py_tp_dealloc, reader_dealloc},
+    {Py_tp_methods, reader_methods},
+    {Py_tp_members, reader_members},
+    {Py_tp_getset, reader_getset},
+    {0},
+};
+
+PyType_Spec stream_reader_spec = {
+    .name = "spindle._core.StreamReader",
+    .basicsize = sizeof(StreamReader),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = reader_slots,
 };
 
 // adopt is adopt(protocol, type). A server's StreamReaderProtocol that is new has a
 // StreamReader that no other code has seen. adopt replaces that one by a reader of type, which
-// inherits from StreamReader_Type. It leaves everything else as it is.
+// inherits from it. It leaves everything else as it is.
 PyObject *stream_adopt(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs) {
     if (nargs != 2)
         return PyErr_Format(PyExc_TypeError, "adopt() takes two arguments");

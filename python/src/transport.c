@@ -413,11 +413,8 @@ static int receive_into(Transport *t, PyObject *get, PyObject *updated, PyObject
 }
 
 static int read_into_buffer(Transport *t) {
-    static PyObject *any;
-    if (!any && !(any = PyLong_FromLong(-1)))
-        return -1;
     PyObject *get = Py_NewRef(t->get_buffer), *updated = Py_NewRef(t->buffer_updated);
-    int result = receive_into(t, get, updated, any);
+    int result = receive_into(t, get, updated, names.minus_one);
     Py_DECREF(get);
     Py_DECREF(updated);
     return result;
@@ -467,7 +464,7 @@ static PyObject *reader_of(PyObject *protocol, PyObject *data_received) {
         return NULL;
     PyObject *ref = PyObject_GetAttr(protocol, names.reader_ref);
     PyObject *reader = ref && PyWeakref_CheckRefExact(ref) ? weak_target(ref) : NULL;
-    if (!reader || !PyObject_TypeCheck(reader, &StreamReader_Type))
+    if (!reader || !PyObject_TypeCheck(reader, state()->types.stream_reader))
         Py_CLEAR(ref);
     Py_XDECREF(reader);
     PyErr_Clear();
@@ -593,7 +590,7 @@ static PyObject *transport_new(PyTypeObject *type, PyObject *Py_UNUSED(args), Py
 // attach is the constructor: attach(loop, sock, protocol).
 static PyObject *transport_attach(Transport *t, PyObject *args) {
     PyObject *loop, *sock, *protocol;
-    if (!PyArg_ParseTuple(args, "O!OO", &Loop_Type, &loop, &sock, &protocol))
+    if (!PyArg_ParseTuple(args, "O!OO", state()->types.loop, &loop, &sock, &protocol))
         return NULL;
     if (t->loop) {
         PyErr_SetString(PyExc_RuntimeError, "spindle: the transport has a socket already");
@@ -696,26 +693,22 @@ static PyType_Slot transport_slots[] = {
     {0},
 };
 
-static PyType_Spec transport_spec = {
+PyType_Spec transport_spec = {
     .name = "spindle._core.Transport",
     .basicsize = sizeof(Transport),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
     .slots = transport_slots,
 };
 
-// transport_type makes the type. It inherits from asyncio's transports, because libraries
+// transport_base returns what the type inherits from: asyncio's transports, because libraries
 // and asyncio itself ask for that; the struct begins as those classes do.
-PyObject *transport_type(void) {
+PyObject *transport_base(void) {
     PyObject *transports = PyImport_ImportModule("asyncio.transports");
     PyObject *base = transports ? PyObject_GetAttrString(transports, "_FlowControlMixin") : NULL;
     Py_XDECREF(transports);
-    if (!base)
-        return NULL;
-    PyObject *type = NULL;
-    if (((PyTypeObject *)base)->tp_basicsize != offsetof(Transport, loop))
+    if (base && ((PyTypeObject *)base)->tp_basicsize != offsetof(Transport, loop)) {
         internals_refuse("transports of asyncio");
-    else
-        type = PyType_FromSpecWithBases(&transport_spec, base);
-    Py_DECREF(base);
-    return type;
+        Py_CLEAR(base);
+    }
+    return base;
 }

@@ -55,8 +55,11 @@ static void report(Watchdog *w, double seconds, unsigned long pulse) {
         return;
     if (inspected)
         inspect_blocked(w->loop, pulse, seconds, NULL);
-    PyGILState_STATE gil = PyGILState_Ensure();
     Loop *l = w->loop;
+    PyThreadState *here = PyThreadState_New(l->state->interpreter); // PyGILState_Ensure would take the main interpreter
+    if (!here)
+        return;
+    PyEval_AcquireThread(here);
     if (!w->ending && !l->waiting && !l->poller && l->pulse == pulse && l->thread_id && l->thread_id != Py_None) {
         PyObject *r = PyObject_CallMethod((PyObject *)l, "_report_blocked", "d", seconds);
         if (!r)
@@ -65,7 +68,8 @@ static void report(Watchdog *w, double seconds, unsigned long pulse) {
             inspect_blocked(l, pulse, seconds, r);
         Py_XDECREF(r);
     }
-    PyGILState_Release(gil);
+    PyThreadState_Clear(here);
+    PyThreadState_DeleteCurrent();
 }
 
 static void *watch(void *arg) {

@@ -15,6 +15,10 @@ static PyObject *set_running_loop;
 static char *buffer; // for receiving; of all loops in worlds
 
 static int load(void) {
+    if (!state_is_main()) { // it changes the clocks of the process
+        PyErr_SetString(PyExc_RuntimeError, "spindle.sim: a world needs the main interpreter");
+        return -1;
+    }
     struct {
         const char *name;
         void **into;
@@ -60,6 +64,7 @@ static PyObject *world_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUS
 }
 
 static int world_traverse(World *w, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(w));
     Py_VISIT(w->loops);
     Py_VISIT(w->on_differs);
     Py_VISIT(w->namer);
@@ -84,7 +89,9 @@ static void world_dealloc(World *w) {
     PyObject_GC_UnTrack(w);
     Py_XDECREF(world_close(w, NULL));
     world_clear(w);
-    Py_TYPE(w)->tp_free((PyObject *)w);
+    PyTypeObject *type = Py_TYPE(w);
+    type->tp_free((PyObject *)w);
+    Py_DECREF(type);
 }
 
 static bool is_open(World *w) {
@@ -144,13 +151,14 @@ static PyObject *world_new_loop(World *w, PyObject *args) {
     int process;
     if (!PyArg_ParseTuple(args, "O!i", &PyType_Type, &type, &process))
         return NULL;
-    if (!PyType_IsSubtype((PyTypeObject *)type, &Loop_Type)) {
+    if (!PyType_IsSubtype((PyTypeObject *)type, state()->types.loop)) {
         PyErr_SetString(PyExc_TypeError, "spindle.sim: the type is not one of loops");
         return NULL;
     }
     Loop *l = (Loop *)((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 0);
     if (!l)
         return NULL;
+    l->state = state();
     l->wake_fd = l->epoll_fd = -1;
     l->virtual_time = l->simulated = true;
     l->world = (World *)Py_NewRef((PyObject *)w);
@@ -459,14 +467,19 @@ static PyMemberDef world_members[] = {
     {0},
 };
 
-PyTypeObject World_Type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "spindle._core.World",
-    .tp_basicsize = sizeof(World),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_new = world_new,
-    .tp_dealloc = (destructor)world_dealloc,
-    .tp_traverse = (traverseproc)world_traverse,
-    .tp_clear = (inquiry)world_clear,
-    .tp_methods = world_methods,
-    .tp_members = world_members,
+static PyType_Slot world_slots[] = {
+    {Py_tp_new, world_new},
+    {Py_tp_dealloc, world_dealloc},
+    {Py_tp_traverse, world_traverse},
+    {Py_tp_clear, world_clear},
+    {Py_tp_methods, world_methods},
+    {Py_tp_members, world_members},
+    {0},
+};
+
+PyType_Spec world_spec = {
+    .name = "spindle._core.World",
+    .basicsize = sizeof(World),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = world_slots,
 };

@@ -37,7 +37,6 @@ struct World {
     SpindleEvent events[64];
 };
 
-extern PyTypeObject World_Type;
 PyObject *world_call(World *w, PyObject *const *args, Py_ssize_t nargs); // world_call.c
 PyObject *world_lookup(World *w, PyObject *const *args, Py_ssize_t nargs);
 

@@ -130,7 +130,7 @@ typedef struct {
     const ElfW(Rela) *rela[2];
     size_t count[2]; // of each
     const ElfW(Sym) *symbols;
-    const char *names;
+    const char *strings;
     ElfW(Addr) base, protected_from, protected_to;
     bool python; // Python itself
 } Object;
@@ -145,7 +145,7 @@ static void read_dynamic(Object *o, const ElfW(Dyn) *d) {
         case DT_RELA: o->rela[1] = at; break;
         case DT_RELASZ: size[1] = d->d_un.d_val; break;
         case DT_SYMTAB: o->symbols = at; break;
-        case DT_STRTAB: o->names = at; break;
+        case DT_STRTAB: o->strings = at; break;
         }
     }
     for (int i = 0; i < 2; i++)
@@ -174,7 +174,7 @@ static void put(Object *o, void **at, void *by) {
 static void replace_in(Object *o, const ElfW(Rela) *r) {
     if (!IS_ADDRESS(ELF64_R_TYPE(r->r_info)))
         return;
-    const char *name = o->names + o->symbols[ELF64_R_SYM(r->r_info)].st_name;
+    const char *name = o->strings + o->symbols[ELF64_R_SYM(r->r_info)].st_name;
     void *by = NULL;
     for (size_t i = 0; !by && i < sizeof replaced / sizeof *replaced; i++)
         if (strcmp(name, replaced[i].name) == 0)
@@ -186,9 +186,9 @@ static void replace_in(Object *o, const ElfW(Rela) *r) {
 // keeps_libc reports whether an object is to have libc's functions: libc itself, Go, which must not
 // stop, this module, and readline, by which a debugger waits for the keyboard.
 static bool keeps_libc(struct dl_phdr_info *info) {
-    static const char *const names[] = {"/libc.so", "/libc-", "/ld-linux", "/libpthread", "linux-vdso", "libspindle.so", "readline"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strstr(info->dlpi_name, names[i]))
+    static const char *const keepers[] = {"/libc.so", "/libc-", "/ld-linux", "/libpthread", "linux-vdso", "libspindle.so", "readline"};
+    for (size_t i = 0; i < sizeof keepers / sizeof *keepers; i++)
+        if (strstr(info->dlpi_name, keepers[i]))
             return true;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
@@ -212,7 +212,7 @@ static int visit(struct dl_phdr_info *info, size_t Py_UNUSED(size), void *Py_UNU
             o.protected_to = o.protected_from + p->p_memsz;
         }
     }
-    for (int i = 0; o.symbols && o.names && i < 2; i++)
+    for (int i = 0; o.symbols && o.strings && i < 2; i++)
         for (size_t j = 0; o.rela[i] && j < o.count[i]; j++)
             replace_in(&o, &o.rela[i][j]);
     return 0;
@@ -259,10 +259,10 @@ static int sim_rand_bytes(unsigned char *into, int len) {
 
 static void replace_openssl(void) {
     static RandMethod method;
-    static const char *const names[] = {"libcrypto.so.3", "libcrypto.so.1.1"};
+    static const char *const libraries[] = {"libcrypto.so.3", "libcrypto.so.1.1"};
     void *library = NULL;
-    for (size_t i = 0; !library && i < sizeof names / sizeof *names; i++)
-        library = dlopen(names[i], RTLD_NOLOAD | RTLD_LAZY);
+    for (size_t i = 0; !library && i < sizeof libraries / sizeof *libraries; i++)
+        library = dlopen(libraries[i], RTLD_NOLOAD | RTLD_LAZY);
     if (openssl || !library)
         return;
     const RandMethod *(*own)(void) = (const RandMethod *(*)(void))dlsym(library, "RAND_OpenSSL");

@@ -27,7 +27,7 @@ static PyType_Slot slots[] = {
 // world_task_type makes the type: asyncio's Task with one more word.
 PyObject *world_task_type(void) {
     PyTypeObject *base = (PyTypeObject *)names.task_type;
-    number_at = (base->tp_basicsize + 7) & ~(Py_ssize_t)7;
+    number_at = (base->tp_basicsize + 7) & ~(Py_ssize_t)7; // the same in all interpreters
     PyType_Spec spec = {
         .name = "spindle.sim.Task",
         .basicsize = (int)(number_at + sizeof(uint64_t)),

@@ -66,6 +66,7 @@ def test_example(name):
     assert (done.returncode, done.stdout, done.stderr) == (0, OUTPUT[name], "")
 
 
+@pytest.mark.once
 def test_types(tmp_path):
     """The examples and a program with every name pass a type checker, and the stubs agree with the package."""
     pytest.importorskip("mypy")

@@ -346,6 +346,7 @@ def test_rounds_leave_nothing(name, debug):
         loop.close()
 
 
+@pytest.mark.once
 def test_ten_thousand_loops_leave_nothing():
     async def main():
         await asyncio.sleep(0)
@@ -368,6 +369,7 @@ def test_ten_thousand_loops_leave_nothing():
     raise AssertionError(f"{grown} more blocks, kilobytes, descriptors, threads, threads of the system, kilobytes")
 
 
+@pytest.mark.once
 def test_connections_leave_no_memory_in_go():
     """Not even garbage, which would grow to several megabytes before Go collects it."""
     code, out, err = python("""

@@ -14,6 +14,8 @@ import pytest
 
 import spindle
 
+pytestmark = pytest.mark.once
+
 HERE = "import asyncio, spindle\ndef check(): assert isinstance(asyncio.get_running_loop(), spindle.Loop)\n"
 
 

@@ -9,6 +9,8 @@ import textwrap
 import threading
 import time
 
+import pytest
+
 import spindle
 from conftest import python
 
@@ -49,6 +51,7 @@ def scheduled(pid):
     return total
 
 
+@pytest.mark.once
 def test_idle_loop_uses_no_cpu_and_does_not_wake_up():
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent("""
     import asyncio, socket, spindle

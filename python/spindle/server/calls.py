@@ -15,6 +15,7 @@ import traceback
 from ..host import Call, current, traceparent
 from . import connections, values
 from .connections import accepted, serve_protocol
+from .frames import short, texts
 from .outflow import Outflow
 
 
@@ -24,6 +25,9 @@ class NoFunction(Exception):
     def __init__(self, reason, text):
         super().__init__(text)
         self.reason = reason
+
+
+RAW = texts("raw", "1")  # of a reply that is bytes as they are
 
 
 class Calls:
@@ -43,8 +47,8 @@ class Calls:
         number, flow = header["id"], None
         if "seq" in header:
             flow = Outflow(asyncio.get_running_loop(), header["seq"], self._limit,
-                           lambda n, data: self._post({"kind": "item", "id": number, "seq": n}, data))
-        self._begin(header, flow, self._run, body, self._blobs.pop(number, ()))
+                           lambda n, data: self._post(short("item", number, n), data))
+        self._begin(header, flow, self._run, body, self._blobs.pop(number, ()) if self._blobs else ())
 
     def serve(self, header, target, descriptor):
         """Serve a connection of the Go program. descriptor(call) returns its descriptor."""
@@ -59,17 +63,19 @@ class Calls:
 
     def _begin(self, header, flow, run, *args):
         number, due = header["id"], header.get("deadline_us")
-        call = Call(int(header.get("headers", {}).get("depth", 0)), due and time.monotonic() + due / 1e6)
+        depth = int(header["headers"].get("depth", 0)) if "headers" in header else 0
+        call = Call(depth, due and time.monotonic() + due / 1e6)
         task = asyncio.get_running_loop().create_task(
             run(number, header.get("traceparent", ""), call, flow, *args), name=f"call {number}")
-        self._running[number] = task, call, flow
-        task.add_done_callback(lambda _: self._running.pop(number, None))
+        if not task.done():  # as an eager one may be
+            self._running[number] = task, call, flow
         return task
 
     def cancel(self, number):
         self._blobs.pop(number, None)
         if number in self._running:
             task, call, flow = self._running[number]
+            task.add_done_callback(lambda _: self._running.pop(number, None))  # it may not have begun
             task.cancel()
             call.cancel()
             if flow is not None:
@@ -83,21 +89,25 @@ class Calls:
         return list(self._running)
 
     async def _run(self, number, trace, call, flow, body, blobs):
-        data, reply = b"", {"kind": "reply", "id": number}
         try:
-            traceparent.set(trace)
+            if trace:
+                traceparent.set(trace)
             current.set(call)
             target, args, named = values.decode(body, blobs)
             function = find(target)
             if function is None:  # an import may take long
                 function = await in_context(_importer, load, target)
             args, named = function.arguments(args, named)
+            head, data = short("reply", number), b""
             if flow is not None:
                 await run_generator(function, args, named, flow)
             else:
-                data = await run(function, args, named)
+                if function.is_coroutine:
+                    data = await function.call(*args, **named)
+                else:
+                    data = await run_on_thread(function, args, named)
                 if type(data) is bytes and len(data) >= values.LARGE:
-                    reply["headers"] = {"raw": "1"}
+                    head += RAW
                 else:
                     data = values.encode(data)
                 if len(data) > self._limit:
@@ -107,11 +117,14 @@ class Calls:
                 flow.flush()
             self._fail(number, e)  # always, or the caller waits forever
         else:
-            self._post(reply, data)
+            self._post(head, data)
+        finally:
+            self._running.pop(number, None)
 
     async def _serve(self, number, trace, call, _, target, sock):
         try:
-            traceparent.set(trace)
+            if trace:
+                traceparent.set(trace)
             current.set(call)
             target = target.decode()
             factory = find(target) or await in_context(_importer, load, target)
@@ -119,10 +132,12 @@ class Calls:
         except BaseException as e:
             self._fail(number, e)
         else:
-            self._post({"kind": "reply", "id": number})
+            self._post(short("reply", number))
+        finally:
+            self._running.pop(number, None)
 
     def _fail(self, number, error):
-        self._post({"kind": "failure", "id": number}, json.dumps(describe(error)).encode())
+        self._post(short("failure", number), json.dumps(describe(error)).encode())
 
 
 class Function:
@@ -173,15 +188,10 @@ def load(target):
     return _loaded[target]
 
 
-async def run(function, args, named):
-    """Call a coroutine function on the loop, and any other on a thread."""
-    if function.is_coroutine:
-        result = await function.call(*args, **named)
-    else:
-        result = await on_thread(function.call, *args, **named)
-        if inspect.isawaitable(result):
-            result = await result
-    return result
+async def run_on_thread(function, args, named):
+    """Call a function that is not a coroutine function."""
+    result = await on_thread(function.call, *args, **named)
+    return await result if inspect.isawaitable(result) else result
 
 
 async def run_generator(function, args, named, flow):

@@ -39,6 +39,7 @@ def parser():
     group.add_argument("--wsgi-threads", type=int, help="threads for a WSGI app (32)")
     group = p.add_argument_group("processes")
     group.add_argument("--workers", type=int, help="processes that serve (1, or WEB_CONCURRENCY)")
+    group.add_argument("--interpreters", type=int, help="interpreters that serve in one process, each with its own GIL (1)")
     group.add_argument("--reload", action="store_true", default=None, help="start again when a Python file changes")
     group.add_argument("--reload-dir", action="append", dest="reload_dirs", metavar="DIR", help="watch this directory")
     group.add_argument("--reload-include", action="append", dest="reload_includes", metavar="PATTERN", help="watch such files, too (*.py)")
@@ -285,6 +286,10 @@ def serve(config):
             from .workers import Supervisor
 
             return Supervisor(config, sys.argv[1:]).run()
+        if config.interpreters > 1:
+            from .interpreters import InterpretersServer
+
+            return InterpretersServer(config).run()
         return Server(config).run()
     except (AppError, StartError) as e:
         print(e, file=sys.stderr)

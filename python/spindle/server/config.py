@@ -11,7 +11,7 @@ FOREVER = 1e9  # seconds; more than Go's times can have is an error there
 
 # The least and the greatest value of each option that is a number. A limit of 0 means none.
 RANGES = {
-    "port": (0, 65535), "fd": (0, COUNT), "backlog": (1, COUNT), "workers": (1, 1024), "wsgi_threads": (1, COUNT),
+    "port": (0, 65535), "fd": (0, COUNT), "backlog": (1, COUNT), "workers": (1, 1024), "interpreters": (1, 256), "wsgi_threads": (1, COUNT),
     "limit_concurrency": (0, COUNT), "limit_max_requests": (0, COUNT), "limit_max_requests_jitter": (0, COUNT),
     "limit_connections": (0, COUNT), "http2_max_concurrent_streams": (1, COUNT), "limit_header_size": (0, COUNT), "limit_header_fields": (0, COUNT),
     "limit_request_line": (0, COUNT), "limit_body_size": (0, SIZE), "limit_memory": (1, COUNT), "ws_max_size": (0, SIZE), "ws_max_queue": (0, COUNT), "ssl_cert_reqs": (0, 2),
@@ -59,6 +59,7 @@ class Config:
     root_path: str = ""
     lifespan: str = "auto"  #: auto, on or off
     workers: int = 1
+    interpreters: int = 1  #: in one process, each with its own GIL; from CPython 3.13 on
     reload: bool = False  #: start again when a file changes
     reload_dirs: list = dataclasses.field(default_factory=list)
     reload_includes: list = dataclasses.field(default_factory=list)  #: patterns of files to watch, beside *.py
@@ -127,6 +128,11 @@ class Config:
             raise ValueError(f"spindle: log_config: there is no file {self.log_config}")
         if self.supervised and isinstance(self.log_config, dict):
             raise ValueError("spindle: log_config must be a file if there are worker processes, which cannot be given a dict")
+        if self.interpreters > 1 and self.supervised:
+            raise ValueError("spindle: interpreters cannot be used with workers, reload, limit_memory or timeout_worker_healthcheck, "
+                             "which replace processes")
+        if self.interpreters > 1 and isinstance(self.log_config, dict):
+            raise ValueError("spindle: log_config must be a file if there are several interpreters, which cannot be given a dict")
         if self.ssl_certfile is None and any(v is not None for v in (
                 self.ssl_keyfile, self.ssl_keyfile_password, self.ssl_ca_certs, self.ssl_version, self.ssl_ciphers)):
             raise ValueError("spindle: TLS needs a certificate: ssl_certfile")

@@ -1,4 +1,7 @@
-"""Frames on two pipes, as the Go package relay has them: two lengths, a header in JSON, and a body."""
+"""Frames on two pipes, as the Go package relay has them: two lengths, a header in JSON, and a body.
+
+A short header is in binary, as the Go package internal/frame has it.
+"""
 
 import asyncio
 import collections
@@ -16,6 +19,10 @@ WRITE = 64  # frames that are written at a time
 PIPE = 1 << 20  # the capacity of the pipes, if the system allows it
 
 
+SHORT = struct.Struct(">BIQQB")  # the beginning of a short header
+KINDS = ("request", "reply", "item", "failure", "cancel", "credit")
+_NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
+
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -23,8 +30,48 @@ def _head(header):
     return header if type(header) is bytes else _to_json(header).encode()
 
 
+def short(kind, number=0, seq=0, deadline_us=0, traceparent="", headers=b""):
+    """Return a short header. headers are of texts."""
+    trace = traceparent.encode()[:255] if traceparent else b""
+    return SHORT.pack(_NUMBERS[kind], seq, number, deadline_us, len(trace)) + trace + headers
+
+
+def texts(*names_and_values):
+    """Return texts for a short header."""
+    return b"".join(bytes((len(text),)) + text for text in map(str.encode, names_and_values))
+
+
+def _read_head(data, begin, end):
+    """Return a header as a dict. That of a short one has a number as its ID."""
+    if data[begin] >= 9:  # as JSON begins
+        return json.loads(data[begin:end])
+    kind, seq, number, due, length = SHORT.unpack_from(data, begin)
+    header = {"kind": KINDS[kind], "id": number}
+    if seq:
+        header["seq"] = seq
+    if due:
+        header["deadline_us"] = due
+    at = begin + SHORT.size
+    if at == end:
+        return header
+    if length:
+        header["traceparent"] = data[at:at + length].decode()
+        at += length
+    if at < end:
+        headers = header["headers"] = {}
+        while at < end:
+            name, at = _read_text(data, at)
+            headers[name], at = _read_text(data, at)
+    return header
+
+
+def _read_text(data, at):
+    after = at + 1 + data[at]
+    return data[at + 1:after].decode(), after
+
+
 def frame(header, body=b""):
-    """Return a frame. Header is a dict, or JSON."""
+    """Return a frame. Header is a dict, JSON, or a short one."""
     head = _head(header)
     return SIZES.pack(4 + len(head) + len(body), len(head)) + head + body
 
@@ -63,7 +110,11 @@ class Frames:
     def send(self, header, body=b""):
         """Send a frame. The first frame of a turn of the loop is written at once, and the others together."""
         if len(body) < READ:
-            self._out.append(frame(header, body))
+            data = frame(header, body)
+            if not self._flushing and not self._out:
+                data = self._write(data)
+            if data:
+                self._out.append(data)
         else:  # not copied
             head = _head(header)
             self._out.append(SIZES.pack(4 + len(head) + len(body), len(head)) + head)
@@ -71,6 +122,14 @@ class Frames:
         if not self._flushing and self._flush():
             self._flushing = True
             self._loop.call_soon(self._flush)
+
+    def _write(self, data):
+        """Write a frame. Return what is left of it."""
+        try:
+            n = os.write(self._output, data)
+        except OSError:  # _flush finds out more
+            return data
+        return memoryview(data)[n:] if n < len(data) else None
 
     def _flush(self):
         """Write what the pipe takes. Report whether that was all."""
@@ -170,9 +229,9 @@ class Frames:
                 if size > READ and begin < end:  # the body is not copied again
                     body, left = new_bytes(after - begin)
                     left[:end - begin] = data[begin:]
-                    self._large, self._left = (json.loads(data[at + 8:begin]), body), left[end - begin:]
+                    self._large, self._left = (_read_head(data, at + 8, begin), body), left[end - begin:]
                     return b""
                 break
-            self._receive(json.loads(data[at + 8:begin]), data[begin:after])
+            self._receive(_read_head(data, at + 8, begin), data[begin:after])
             at = after
         return data[at:] if at else data

@@ -15,17 +15,17 @@ import signal
 import socket
 import struct
 import sys
-import urllib.parse
 
 from .. import host
 from . import calls
 from .calls import Calls
 from .cli import read_config
-from .config import TrustedProxies, _split
 from .errors import StartError
-from .frames import Frames, frame
+from .frames import Frames, frame, short, texts
 from .importing import AppError
+from .interpreters import InterpretersServer
 from .logs import set_up_logging
+from .mount import Mounted, adapt
 from .serving import Server
 
 CALL_BYTES = "SPINDLE_MOUNTED_CALL_BYTES"  # the largest result of a call
@@ -38,18 +38,20 @@ def main():
     # The environment and pyproject.toml may have options for a server of its own.
     config.fd = config.ssl_certfile = config.ssl_keyfile = config.ssl_keyfile_password = None
     config.ssl_ca_certs = config.ssl_cert_reqs = config.ssl_version = config.ssl_ciphers = None
-    config.http = "1"  # which Go speaks with its workers
-    config.drain_idle = 0.0  # Go sends no more requests before it stops the worker
+    adapt(config)
     set_up_logging(config.log_level)
     errors = Errors()
     logging.getLogger("spindle.server").addHandler(errors)
     if config.app == "-":
         config.app, config.lifespan = no_app, "off"
-    server = MountedServer(config, control)
+    server = (MountedServer if config.interpreters == 1 else MountedInterpretersServer)(config, control)
     try:
         code = server.run()
     except (AppError, StartError) as e:
-        control.fail(getattr(e, "reason", "exited"), str(e))
+        control.fail(e.reason, str(e))
+        return 1
+    if server.failure is not None:
+        control.fail(*server.failure)
         return 1
     if not server.started and not server._orphaned:
         control.fail("lifespan", "\n".join(errors.texts))
@@ -116,7 +118,7 @@ class Control:
             number, found, *_ = socket.recv_fds(self.descriptors, NUMBER.size, 1, CLOSE_ON_EXEC)
             for descriptor in found:
                 os.set_inheritable(descriptor, False)  # on systems without the flag
-            if str(*NUMBER.unpack(number)) == call:
+            if NUMBER.unpack(number) == (call,):
                 break
             for descriptor in found:  # of an earlier call, which has failed before it took it
                 os.close(descriptor)
@@ -133,13 +135,14 @@ class Control:
 
     def fail(self, reason, text):
         self.finish()
-        self.send({"kind": "failure", "headers": {"reason": reason}}, text.removeprefix("spindle: ").encode())
+        self.send(short("failure", headers=texts("reason", reason)), text.removeprefix("spindle: ").encode())
 
 
-class MountedServer(Server):
+class MountedServer(Mounted, Server):
     """The server of a worker."""
 
     stop_signals = (signal.SIGTERM,)
+    failure = None  # why it does not serve, though the app has started
 
     def __init__(self, config, control):
         super().__init__(config)
@@ -163,15 +166,11 @@ class MountedServer(Server):
         host._host = host.Host(loop, self.control.send)
 
     async def _started(self):
-        self.control.send({"kind": "reply"})
-
-    def _proxies(self):
-        trusted = TrustedProxies(self.config.forwarded_allow_ips) if self.config.proxy_headers else None
-        return Mount(self.config.root_path, trusted)
+        self.control.send(short("reply"))
 
     def _event(self, name):
         if name == "max_requests":
-            self.control.send({"kind": "item", "headers": {"op": "leave"}})  # another worker takes over first
+            self.control.send(short("item", headers=texts("op", "leave")))  # another worker takes over first
         else:
             super()._event(name)
 
@@ -183,18 +182,9 @@ class MountedServer(Server):
         host._host.end()
 
     def _command(self, header, body):
-        operation = header.get("headers", {}).get("op")
-        if operation == "ping":
-            self.control.send({"kind": "item", "headers": {"op": "ping"}})
-        elif operation == "blob":
-            self.calls.blob(header["id"], body)
-        elif operation == "connection":
-            self.calls.serve(header, body, self.control.descriptor)
-        elif operation == "stop":
-            self.stop()
-        elif operation == "cancel":
-            self.stop()
-            self._cancel()
+        operation = header["headers"].get("op") if "headers" in header else None
+        if operation is not None:
+            self._operate(operation, header, body)
         elif header["kind"] == "request":
             self.calls.start(header, body)
         elif header["kind"] == "cancel":
@@ -204,6 +194,19 @@ class MountedServer(Server):
         else:
             host._host.receive(header, body)
 
+    def _operate(self, operation, header, body):
+        if operation == "ping":
+            self.control.send(short("item", headers=texts("op", "ping")))
+        elif operation == "blob":
+            self.calls.blob(header["id"], body)
+        elif operation == "connection":
+            self.calls.serve(header, body, self.control.descriptor)
+        elif operation == "stop":
+            self.stop()
+        elif operation == "cancel":
+            self.stop()
+            self._cancel()
+
     def _cancel(self):
         """End the requests and calls that run."""
         self._signals = max(2, self._signals)  # as two signals do
@@ -212,45 +215,16 @@ class MountedServer(Server):
             self.calls.cancel(number)
 
 
-class Mount:
-    """Completes a scope by what only the Go program knows: client, scheme, root path, and the client's protocol.
+class MountedInterpretersServer(InterpretersServer, MountedServer):
+    """The server of a worker with several interpreters. Calls and connections of the Go program are for the main one."""
 
-    They are the same for all requests of a connection, so they are remembered.
-    """
+    remedy = "use App.Workers in place of App.Interpreters"
+    mounted = True
 
-    def __init__(self, root_path, trusted):
-        self.root_path = root_path
-        self.trusted = trusted
-        self._known = {}
+    def _all_started(self):
+        self.control.send(short("reply"))
 
-    def __call__(self, scope):
-        headers = scope["headers"]
-        at = len(headers) - 1  # the Go program sends it last; fields of a WebSocket have another order
-        while headers[at][0] != b"spindle-mount":
-            if at == 0:
-                return  # a request of another program
-            at -= 1
-        value = headers.pop(at)[1]
-        known = self._known.get(value)
-        if known is None:
-            known = self._parse(value)
-        client, secure, root, forwarded, http2 = known
-        if client is not None:
-            scope["client"] = client
-        if secure:
-            scope["scheme"] = "wss" if scope["type"] == "websocket" else "https"
-        if root is not None:
-            scope["root_path"] = root
-        if http2:
-            scope["http_version"] = "2"
-        if forwarded and self.trusted is not None:
-            self.trusted(scope)
-
-    def _parse(self, value):
-        client, flags, root = value.decode("latin-1").split(" ", 2)
-        known = (_split(client) if client != "-" else None, "s" in flags,
-                 self.root_path + urllib.parse.unquote(root) if root != "-" else None, "f" in flags, "2" in flags)
-        if len(self._known) >= 4096:
-            self._known.clear()
-        self._known[value] = known
-        return known
+    def _ended(self, other):
+        if not self.complete and not self._signals:
+            self.failure = other.failure
+        super()._ended(other)

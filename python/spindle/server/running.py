@@ -23,6 +23,10 @@ def serve(app, **options):
         from .workers import Supervisor
     try:
         set_up_logging(config.log_level, config.log_config)
+        if config.interpreters > 1:
+            from .interpreters import InterpretersServer
+
+            return InterpretersServer(config).run()
         return Supervisor(config).run() if config.supervised else Server(config).run()
     except (AppError, StartError) as e:
         print(e, file=sys.stderr)

@@ -1,4 +1,7 @@
-"""Values between Go and Python, as CBOR. See "Values" in docs/guide/python-in-go.md."""
+"""Values between Go and Python, as CBOR. See "Values" in docs/guide/python-in-go.md.
+
+Plain values are encoded and decoded in C, and all others by the package cbor2. For plain ones both mean the same.
+"""
 
 import dataclasses
 import datetime
@@ -11,10 +14,16 @@ import types
 import typing
 from email.mime.text import MIMEText
 
+from .._core import decode_plain, encode_plain
+
 try:
     import cbor2
 except ModuleNotFoundError:
     cbor2 = None
+except ImportError as e:
+    if "subinterpreter" not in str(e):
+        raise
+    cbor2 = None  # calls are for the main interpreter, but an app may import their names in each
 
 MISSING = ("the package cbor2, which encodes the values of calls, is not installed for this interpreter; install it with: "
            f"{sys.executable} -m pip install cbor2")
@@ -30,6 +39,9 @@ class Inconvertible(TypeError):
 
 def encode(value, path="result", part=None):
     """Return a value as CBOR. Path is what an error calls the value, or the part of it that may fail."""
+    data = encode_plain(value)
+    if data is not NotImplemented:
+        return data
     try:
         return cbor2.dumps(value, default=_other, encoders=_ENCODERS)
     except Exception as e:
@@ -40,6 +52,9 @@ def encode(value, path="result", part=None):
 
 def decode(data, blobs=()):
     """Return the value of CBOR. Blobs are the large bytes that were sent before."""
+    value = decode_plain(data)
+    if value is not NotImplemented:
+        return value
     if cbor2 is None:
         raise ModuleNotFoundError(MISSING, name="cbor2")
     decoders = {**_DECODERS, BLOB: lambda i, immutable: blobs[i]} if blobs else _DECODERS

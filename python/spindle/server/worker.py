@@ -53,6 +53,8 @@ class WorkerServer(Server):
             self._say(b"here\n")
         if b"retire" in text:
             self._retire()
+        for _ in range(text.count(b"stop")):  # as a signal would, which only the main interpreter has
+            self.stop()
 
     def _retire(self):
         """Stop, as the only reason to: a signal that follows is the first, and does not force the end."""

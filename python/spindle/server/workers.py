@@ -9,19 +9,18 @@ to "retire" or to "answer", which it does with "here", and stops when the superv
 """
 
 import contextlib
-import heapq
 import logging
 import os
 import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 from .lifespan import CANCEL_WAIT
 from .reloading import Watcher
 from .serving import bind, check_files, describe
+from .tallies import Tallies
 from .worker import CONTROL
 
 logger = logging.getLogger("spindle.server")
@@ -29,31 +28,6 @@ logger = logging.getLogger("spindle.server")
 # Seconds before a worker that fails is started again: first, and at most. One that was ready for longer than
 # the latter is replaced at once.
 BACKOFF = (0.1, 5.0)
-
-
-class Tallies:
-    """Memory in which workers count for the metrics, so that each of them can answer for all.
-
-    A worker has a slot. The next one in the same slot goes on counting where it has ended. The layout is that of
-    libspindle/metrics.go.
-    """
-
-    SLOTS, SIZE, ACTIVE = 512, 128, 56
-
-    def __init__(self):
-        self.file = os.fdopen(os.memfd_create("spindle"), "w+b") if hasattr(os, "memfd_create") else tempfile.TemporaryFile()
-        self.file.truncate(self.SLOTS * self.SIZE)
-        self.free = list(range(self.SLOTS))  # a heap: the lowest first
-
-    def take(self):
-        """Return a free slot. If there is none, workers share the last one."""
-        return heapq.heappop(self.free) if self.free else self.SLOTS - 1
-
-    def give_back(self, slot):
-        """Free the slot of a worker that has ended: it answers no requests any more."""
-        if slot not in self.free:
-            os.pwrite(self.file.fileno(), bytes(8), slot * self.SIZE + self.ACTIVE)
-            heapq.heappush(self.free, slot)
 
 
 class Worker:
@@ -357,7 +331,7 @@ def command_line(config):
     arguments = [config.app]
     for field in fields(config):
         value = getattr(config, field.name)
-        if field.name in ("app", "workers", "fd", "uds", "host", "port", "timeout_worker_healthcheck", "ssl_keyfile_password") or value is None \
+        if field.name in ("app", "workers", "interpreters", "fd", "uds", "host", "port", "timeout_worker_healthcheck", "ssl_keyfile_password") or value is None \
                 or field.name.startswith("reload"):
             continue
         option = "--" + field.name.replace("_", "-")

@@ -49,6 +49,7 @@ class WSGIApp:
 
 class _Pool:
     """Threads that run calls. They are started when they are needed, and do not keep the process alive.
+    They know the queue and not the pool, and end with it.
 
     A thread that takes calls has one of a number of places. One that waits for a slow client lends its place to
     another thread, and takes the place of a thread that has ended its call when it goes on.
@@ -80,7 +81,7 @@ class _Pool:
                 return
             self.places += 1
         try:
-            threading.Thread(target=self._serve, name="wsgi", daemon=True).start()
+            threading.Thread(target=_serve, args=(self.calls,), name="wsgi", daemon=True).start()
         except RuntimeError:  # the system has no more threads
             with self.lock:
                 self.places -= 1
@@ -129,9 +130,14 @@ class _Pool:
             if call.waiter is not None and not call.waiter.done():
                 call.waiter.set_result(None)
 
-    def _serve(self):
-        while not self.calls.get()():
-            pass
+    def __del__(self):
+        for _ in range(self.places):
+            self.calls.put(lambda: True)
+
+
+def _serve(calls):
+    while not calls.get()():
+        pass
 
 
 class _Call:

@@ -30,6 +30,7 @@ WRONG = {
     "env_file": ["missing", ".", LONG, "binary", "nameless"],
     "wsgi_threads": ["0"],
     "workers": ["0", "100000"],
+    "interpreters": ["0", "257"],
     "reload_dirs": ["missing", "file"],
     "limit_memory": ["0"],
     "timeout_worker_healthcheck": ["0", "0.01"],

@@ -19,6 +19,8 @@ from spindle.server.workers import Supervisor, Tallies, Worker
 
 from .conftest import APP, LIMIT, Client, wait_until
 
+pytestmark = pytest.mark.once
+
 
 class Load:
     """Clients that keep their connections and send requests, until they are stopped."""

@@ -1,5 +1,7 @@
 """WSGI apps on threads."""
 
+import asyncio
+import gc
 import hashlib
 import io
 import tempfile
@@ -7,6 +9,9 @@ import threading
 import time
 
 import pytest
+
+import spindle
+from spindle.server.wsgi import WSGIApp
 
 from .conftest import wait_until
 
@@ -363,3 +368,31 @@ def test_thread_that_serves_a_client_which_left_does_not_hold_others(serve):
     for _ in range(3):
         assert server.connect().get("/fast").body == b"fast"
     go_on.set()
+
+
+def test_threads_end_with_their_app():
+    threads, sent = [], []
+
+    def app(environ, start_response):
+        threads.append(threading.current_thread())
+        start_response("200 OK", [])
+        return [b"x"]
+
+    async def main():
+        async def receive():
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "method": "GET", "http_version": "1.1", "scheme": "http", "root_path": "", "raw_path": b"/",
+                 "query_string": b"", "headers": [], "server": None, "client": None}
+        wsgi = WSGIApp(app, threads=2)
+        await asyncio.gather(*(wsgi(scope, receive, send) for _ in range(4)))
+
+    spindle.run(main())
+    gc.collect()
+    assert len(sent) == 8 and len(threads) == 4
+    for thread in set(threads):
+        thread.join(60)
+        assert not thread.is_alive()

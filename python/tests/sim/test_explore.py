@@ -241,6 +241,7 @@ SOURCE = """
 PYTEST = "-m", "pytest", "-q", "-p", "no:cacheprovider"
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("environment", [{"PYTHONHASHSEED": "0"}, {}], ids=["pinned", "not pinned"])
 def test_pytest(tmp_path, environment):
     code, said = run(tmp_path, SOURCE, *PYTEST, f"--spindle-pages={tmp_path}", "test_it.py", **environment)
@@ -251,6 +252,7 @@ def test_pytest(tmp_path, environment):
     assert pages == ["spindle-test_it.py_test_worlds.html"] and f"page: {tmp_path / pages[0]}" in said, said
 
 
+@pytest.mark.once
 def test_options_of_pytest(tmp_path):
     code, said = run(tmp_path, SOURCE, *PYTEST, "test_it.py::test_worlds", "--spindle-seed=7", PYTHONHASHSEED="0")
     assert code == 1 and "seven" in said
@@ -260,6 +262,7 @@ def test_options_of_pytest(tmp_path):
     assert code == 1 and "seven" in said and "--spindle-seed=7" in said, said
 
 
+@pytest.mark.once
 def test_the_command(tmp_path):
     code, said = run(tmp_path, SOURCE, "-m", "spindle.sim", "test_it:build", "--seeds", "20")
     assert code == 1 and "seven" in said and "repeat it: " in said and "-m spindle.sim test_it:build --seed 7" in said, said

@@ -1,0 +1,34 @@
+"""Calls of Python functions, where the Go program cannot show what happens; its own tests are those of the package pyapp."""
+
+import asyncio
+
+import pytest
+
+from spindle.server import calls, values
+
+
+async def at_once():
+    return 5
+
+
+async def later():
+    await asyncio.sleep(1000)
+
+
+@pytest.mark.skipif(not hasattr(asyncio, "eager_task_factory"), reason="Python 3.12 has eager tasks")
+def test_a_call_that_ends_as_it_begins_is_forgotten(monkeypatch):
+    monkeypatch.setitem(calls._loaded, "test:at_once", calls.Function(at_once))
+    monkeypatch.setitem(calls._loaded, "test:later", calls.Function(later))
+
+    async def main():
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        bodies = []
+        running = calls.Calls(lambda header, body=b"": bodies.append(body), 1 << 20)
+        running.start({"kind": "request", "id": 1}, values.encode(["test:at_once", [], {}]))
+        running.start({"kind": "request", "id": 2}, values.encode(["test:later", [], {}]))
+        assert (bodies, running.numbers()) == ([values.encode(5)], [2])
+        running.cancel(2)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert running.numbers() == []
+    asyncio.run(main())
