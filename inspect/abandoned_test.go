@@ -3,12 +3,12 @@ package inspect
 import (
 	"context"
 	"os"
-	"runtime"
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/internal/probe"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -97,9 +97,7 @@ func TestSnapshotOfSocketsThatTakesLongGoesOn(t *testing.T) {
 			t.Errorf("%d sockets are known while the loop is reading them", len(rows))
 		}
 	}, func(s *source, state *slow) {
-		for len(s.readSockets()) == 0 {
-			runtime.Gosched()
-		}
+		until.Holds(t, func() bool { return len(s.readSockets()) > 0 })
 		if len(state.began) > 0 {
 			t.Error("the snapshot was begun again")
 		}

@@ -37,7 +37,7 @@ func showsBlocked(t *testing.T, block func(), release func(), frame string) {
 	over := make(chan error, 1)
 	o := spindle.Options{Loop: loop.Options{Name: t.Name(), OnBlocked: func(loop.Blocked) {}}}
 	go func() {
-		over <- spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+		over <- o.Run(t.Context(), func(ctx context.Context) error {
 			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				n.GoWith(spindle.TaskOptions{Name: "culprit"}, func(context.Context) error {
 					began <- time.Now()
@@ -167,7 +167,7 @@ func TestBlockedTurnsAreRemembered(t *testing.T) {
 			}
 		}
 	}}}
-	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+	err := o.Run(t.Context(), func(ctx context.Context) error {
 		if err := blockUntil(ctx, reported); err != nil {
 			return err
 		}

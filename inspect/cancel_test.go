@@ -12,6 +12,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/inspectapi"
+	"github.com/spindleloop/spindle/internal/until"
 )
 
 // forever waits until it is cancelled.
@@ -51,7 +52,7 @@ func family(t *testing.T, name string, look func()) {
 func familyOf(t *testing.T, name string, names ...string) map[string]inspectapi.Task {
 	t.Helper()
 	byName := map[string]inspectapi.Task{}
-	until(func() bool {
+	until.Tried(func() bool {
 		clear(byName)
 		for _, task := range tasksOf(t, name, "").Tasks {
 			if task.Name != "main" && task.State == "waiting" {

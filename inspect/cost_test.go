@@ -73,7 +73,7 @@ func benchmarkCost(b *testing.B, serve service, paired bool) {
 	ready, over := make(chan string, 1), make(chan error, 1)
 	go func() {
 		o := spindle.Options{Loop: loop.Options{Name: b.Name(), OnBlocked: func(loop.Blocked) {}}}
-		over <- spindle.RunWith(ctx, o, func(ctx context.Context) error {
+		over <- o.Run(ctx, func(ctx context.Context) error {
 			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				for range costTasks {
 					n.Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -23,7 +24,7 @@ func TestDumpShowsTheTreeOfEveryLoop(t *testing.T) {
 			})
 			outside(func() {
 				var b bytes.Buffer
-				until(func() bool {
+				until.Tried(func() bool {
 					b.Reset()
 					if err := inspect.Dump(&b); err != nil {
 						t.Error(err)
@@ -53,7 +54,7 @@ func TestDumpEscapesNames(t *testing.T) {
 			})
 			outside(func() {
 				var b bytes.Buffer
-				until(func() bool {
+				until.Tried(func() bool {
 					b.Reset()
 					if err := inspect.Dump(&b); err != nil {
 						t.Error(err)
@@ -77,7 +78,7 @@ func TestQuitPrintsTheTree(t *testing.T) {
 	if os.Getenv(variable) != "" {
 		defer inspect.DumpOnQuit()()
 		o := spindle.Options{Loop: loop.Options{Name: "quitting"}}
-		_ = spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+		_ = o.Run(t.Context(), func(ctx context.Context) error {
 			_, err := os.Stdout.WriteString("ready\n")
 			if err != nil {
 				return err

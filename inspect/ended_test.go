@@ -8,6 +8,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/internal/inspectapi"
+	"github.com/spindleloop/spindle/internal/until"
 )
 
 // spin keeps the loop busy for d.
@@ -33,7 +34,7 @@ func checkTime(t *testing.T, name string, time *inspectapi.TaskTime) {
 // attachedTo waits until the tasks of a loop are accounted.
 func attachedTo(t *testing.T, name string) {
 	t.Helper()
-	until(func() bool { return loopNamed(t, name).Phases != nil })
+	until.Tried(func() bool { return loopNamed(t, name).Phases != nil })
 }
 
 // TestEndedTasksHaveTheirTimes has tasks that begin and end within one turn. Their times

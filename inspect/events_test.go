@@ -14,6 +14,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/internal/inspectapi"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -101,7 +102,7 @@ func TestBlockedTurnIsAnEvent(t *testing.T) {
 			}
 		}
 	}()
-	err = spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+	err = o.Run(t.Context(), func(ctx context.Context) error {
 		return blockUntil(ctx, seen)
 	})
 	if err != nil {
@@ -141,7 +142,7 @@ func TestThousandSlowClientsAreBounded(t *testing.T) {
 		}
 		outside(func() {
 			var l inspectapi.Loop
-			until(func() bool {
+			until.Tried(func() bool {
 				l = loopNamed(t, "bystander")
 				return !l.Stale
 			})

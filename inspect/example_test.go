@@ -21,7 +21,7 @@ func ExampleServe() {
 	}
 	defer s.Close()
 	options := spindle.Options{Loop: loop.Options{Name: "orders"}}
-	err = spindle.RunWith(context.Background(), options, func(ctx context.Context) error {
+	err = options.Run(context.Background(), func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.GoWith(spindle.TaskOptions{Name: "worker"}, func(ctx context.Context) error {
 				return spindle.Sleep(ctx, time.Hour)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/until"
 )
 
 // dashboard is the part of Grafana's model of a dashboard that a file must have to be imported
@@ -87,7 +88,7 @@ func TestDashboardNamesMetricsThatExist(t *testing.T) {
 	}
 	var labels map[string][]string
 	serving(t, "dashboard", http.NotFoundHandler(), func(string) {
-		until(func() bool { // counting of requests begins with the first reading
+		until.Tried(func() bool { // counting of requests begins with the first reading
 			_, body := request(inspect.Options{}, "GET", "/metrics", nil)
 			labels = labelsIn(string(body))
 			return labels["spindle_http_requests_total"] != nil

@@ -9,6 +9,7 @@ import (
 	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/perloop"
 	"github.com/spindleloop/spindle/internal/probe"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -102,7 +103,7 @@ func TestTasksOfAHost(t *testing.T) {
 	defer inspect.Detach()
 	defer func() { close(stop); <-ended }()
 	var tasks []inspectapi.Task
-	until(func() bool {
+	until.Tried(func() bool {
 		a := get[inspectapi.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+loopNamed(t, t.Name()).ID)
 		tasks = a.Tasks
 		return len(tasks) > 0

@@ -15,6 +15,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/internal/short"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -53,7 +54,7 @@ func leavePageOpen(ctx context.Context, t *testing.T, url string) (events *atomi
 			if n%2 == 0 {
 				read(others[n/2%len(others)], io.Discard)
 			}
-			until(func() bool { return ctx.Err() != nil || inspect.Now() >= at+time.Second })
+			until.Tried(func() bool { return ctx.Err() != nil || inspect.Now() >= at+time.Second })
 		}
 	})
 	t.Cleanup(func() { all.Wait(); client.CloseIdleConnections() })
@@ -78,7 +79,7 @@ func TestPageLeftOpenForAnHour(t *testing.T) {
 	ready, ended := make(chan *loop.Loop), make(chan error, 1)
 	var started atomic.Int64
 	go func() {
-		ended <- spindle.RunWith(ctx, spindle.Options{Loop: loop.Options{Name: "open for an hour"}}, func(ctx context.Context) error {
+		ended <- spindle.Options{Loop: loop.Options{Name: "open for an hour"}}.Run(ctx, func(ctx context.Context) error {
 			ready <- spindle.LoopOf(ctx)
 			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				for i := 0; ; i++ {
@@ -113,7 +114,7 @@ func TestPageLeftOpenForAnHour(t *testing.T) {
 	}
 	began := inspect.Now()
 	passed := func(d time.Duration) (heap uint64, goroutines int) {
-		until(func() bool { return inspect.Now() >= began+d })
+		until.Tried(func() bool { return inspect.Now() >= began+d })
 		var m runtime.MemStats
 		runtime.GC()
 		runtime.GC()
@@ -125,7 +126,7 @@ func TestPageLeftOpenForAnHour(t *testing.T) {
 	laterHeap, laterGoroutines := passed(open)
 	functions := posted() - before
 	t.Logf("%d events, %d tasks, %d functions posted; heap %d, then %d bytes; %d, then %d goroutines", events.Load(), started.Load(), functions, heap, laterHeap, goroutines, laterGoroutines)
-	if until(func() bool { return events.Load() >= 20 }); events.Load() < 20 { // on a busy machine they come later
+	if !until.Tried(func() bool { return events.Load() >= 20 }) { // on a busy machine they come later
 		t.Errorf("only %d events came", events.Load())
 	}
 	if grown := int64(laterHeap) - int64(heap); grown > 8<<20 {

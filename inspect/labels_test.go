@@ -3,13 +3,13 @@ package inspect_test
 import (
 	"bytes"
 	"context"
-	"runtime"
 	"runtime/pprof"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 )
 
 // Goroutines of tasks that wait are labelled in pprof's profile of goroutines, also those
@@ -21,17 +21,16 @@ func TestSuspendedTasksAreLabelledInGoroutineProfiles(t *testing.T) {
 				return spindle.Sleep(ctx, time.Hour)
 			})
 			outside(func() {
-				for !strings.Contains(goroutines(), `"task":"suspended early"`) {
+				until.Holds(t, func() bool {
 					tasksOf(t, "labelled", "") // attaches, and later labels
-				}
+					return strings.Contains(goroutines(), `"task":"suspended early"`)
+				})
 			})
 			n.GoWith(spindle.TaskOptions{Name: "suspended late"}, func(ctx context.Context) error {
 				return spindle.Sleep(ctx, time.Hour)
 			})
 			outside(func() {
-				for !strings.Contains(goroutines(), `"task":"suspended late"`) {
-					runtime.Gosched() // the task has not begun, or has no label and this hangs
-				}
+				until.Holds(t, func() bool { return strings.Contains(goroutines(), `"task":"suspended late"`) })
 			})
 			n.Scope().Cancel(nil)
 			return nil

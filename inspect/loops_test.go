@@ -14,6 +14,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/internal/inspectapi"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -49,7 +50,7 @@ func request(o inspect.Options, method, path string, header http.Header) (status
 func run(t *testing.T, name string, fn func(ctx context.Context, outside func(func())) error) {
 	t.Helper()
 	o := spindle.Options{Loop: loop.Options{Name: name}}
-	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+	err := o.Run(t.Context(), func(ctx context.Context) error {
 		return fn(ctx, func(check func()) {
 			_, _ = spindle.Blocking(ctx, func() (struct{}, error) { check(); return struct{}{}, nil })
 		})
@@ -59,18 +60,9 @@ func run(t *testing.T, name string, fn func(ctx context.Context, outside func(fu
 	}
 }
 
-// until calls is until it returns true: a loop that gets no CPU for a while does not answer
-// in time, and tasks need some turns. After a minute it gives up, and the test reports what
-// is missing.
-func until(is func() bool) {
-	for began := time.Now(); !is() && time.Since(began) < time.Minute; {
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // act asks for an action until the loop has answered. It reports whether it asked again.
 func act(path string) (status int, body []byte, again bool) {
-	until(func() bool {
+	until.Tried(func() bool {
 		again = status != 0
 		status, body = request(inspect.Options{AllowActions: true}, "POST", path, http.Header{"Spindle-Action": {"yes"}})
 		return status != http.StatusServiceUnavailable
@@ -90,7 +82,7 @@ func TestLagIsThatOfTheLastInterval(t *testing.T) {
 			spin(ctx, late)
 			outside(func() {
 				var l inspectapi.Loop
-				until(func() bool {
+				until.Tried(func() bool {
 					l = loopNamed(t, "late")
 					return l.MaxLagNS >= int64(late/2) && l.LagNS == 0
 				})
@@ -118,7 +110,7 @@ func TestLoopsAreFoundByName(t *testing.T) {
 	run(t, "found", func(_ context.Context, outside func(func())) error {
 		outside(func() {
 			var l inspectapi.Loop
-			until(func() bool {
+			until.Tried(func() bool {
 				l = loopNamed(t, "found")
 				return !l.Stale
 			})
@@ -157,7 +149,7 @@ func TestPoolsAreShown(t *testing.T) {
 					{Name: "unnamed", Workers: inspectapi.Workers{Limit: 1, Busy: 1, Queued: 4}},
 				}
 				var got []inspectapi.Pool
-				until(func() bool { got = loopNamed(t, "pools").Pools; return slices.Equal(got, want) })
+				until.Tried(func() bool { got = loopNamed(t, "pools").Pools; return slices.Equal(got, want) })
 				if !slices.Equal(got, want) {
 					t.Errorf("the pools are %+v, want %+v", got, want)
 				}

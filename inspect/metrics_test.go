@@ -6,13 +6,17 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/stream"
+	"github.com/spindleloop/spindle/web"
 )
 
 // metricLine is a sample in the text format.
@@ -81,6 +85,64 @@ func TestMetricsAreInTheTextFormat(t *testing.T) {
 			}
 		}
 		checkWithPromtool(t, text)
+	})
+}
+
+// TestMetricsCountRequestsOfHTTP2: requests on streams are counted once each, wherever their handler runs.
+func TestMetricsCountRequestsOfHTTP2(t *testing.T) {
+	inspect.ShortPauses(t)
+	answer := func(status int) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(status) })
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/goroutine", answer(http.StatusFound))
+	mux.Handle("/warm", answer(http.StatusInternalServerError))
+	mux.Handle("/inline", web.Inline(answer(http.StatusNotFound)))
+	s := &web.Server{Handler: mux, Lean: func(c *web.LeanCtx) bool { return string(c.Path()) == "/lean" }, Protocols: new(http.Protocols)}
+	s.Protocols.SetUnencryptedHTTP2(true)
+	run(t, "streams counted", func(ctx context.Context, outside func(func())) error {
+		sv, err := s.Listen(spindle.LoopOf(ctx), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer sv.Close()
+		outside(func() {
+			tr := &http.Transport{Protocols: s.Protocols}
+			defer tr.CloseIdleConnections()
+			use := func(path string) {
+				res, err := tr.RoundTrip(httptest.NewRequest("GET", "http://"+sv.Addr().String()+path, nil))
+				if err != nil {
+					t.Fatal(err)
+				}
+				res.Body.Close()
+			}
+			counted := func(class string) (n int) {
+				_, text := request(inspect.Options{}, "GET", "/metrics", nil)
+				for line := range strings.Lines(string(text)) {
+					if strings.HasPrefix(line, "spindle_http_requests_total{") && strings.Contains(line, `name="streams counted"`) &&
+						strings.Contains(line, `class="`+class+`"`) {
+						fmt.Sscan(line[strings.LastIndexByte(line, ' '):], &n)
+					}
+				}
+				return n
+			}
+			until.Tried(func() bool { // reading turns counting on, which takes effect a little later
+				use("/warm")
+				return counted("5xx") > 0
+			})
+			want := map[string]string{"2xx": "/lean", "3xx": "/goroutine", "4xx": "/inline"}
+			for class, path := range want {
+				use(path)
+				use(path)
+				until.Tried(func() bool { return counted(class) >= 2 })
+			}
+			for class, path := range want {
+				if n := counted(class); n != 2 {
+					t.Errorf("%d of 2 requests for %s are counted", n, path)
+				}
+			}
+		})
+		return nil
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -41,7 +42,7 @@ func TestHandlerWorksWhereverItIsMounted(t *testing.T) {
 	check := func(url string) {
 		t.Helper()
 		wrong := ""
-		until(func() bool {
+		until.Tried(func() bool {
 			wrong = ask(url)
 			return wrong == ""
 		})

@@ -19,6 +19,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/internal/short"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -49,7 +50,7 @@ func TestDashboardShowsDataInPrometheus(t *testing.T) {
 		for _, p := range readDashboard(t).Panels {
 			for _, target := range p.Targets {
 				shown := false
-				until(func() bool {
+				until.Tried(func() bool {
 					fetch(client, "http://"+addr) // so that rates are not zero
 					shown = hasData(client, prometheus, withVariables(target.Expr))
 					return shown

@@ -17,7 +17,7 @@ import (
 // withTasks runs fn in a task of a loop that has n other tasks, which wait.
 func withTasks(t *testing.T, n int, fn func(*source)) {
 	t.Helper()
-	err := spindle.RunWith(t.Context(), spindle.Options{Loop: loop.Options{Watchdog: -1}}, func(ctx context.Context) error {
+	err := spindle.Options{Loop: loop.Options{Watchdog: -1}}.Run(t.Context(), func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, nursery *spindle.Nursery) error {
 			begun := 0
 			for range n {

@@ -15,6 +15,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/internal/inspectapi"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/stream"
 	"github.com/spindleloop/spindle/transport"
 	"github.com/spindleloop/spindle/web"
@@ -55,7 +56,7 @@ func TestRequestsUnderWayAreShown(t *testing.T) {
 		fmt.Fprintf(c, "GET /slow?password=hunter2 HTTP/1.1\r\nHost: x\r\n\r\n")
 		<-begun
 		id := loopNamed(t, "requests").ID
-		until(func() bool {
+		until.Tried(func() bool {
 			status, body := request(inspect.Options{}, "GET", "/api/v1/snapshot?loop="+id, nil)
 			if status != 200 || bytes.Contains(body, []byte("hunter2")) {
 				t.Errorf("the snapshot shows the query of a request: %s", body)
@@ -63,7 +64,7 @@ func TestRequestsUnderWayAreShown(t *testing.T) {
 			return bytes.Contains(body, []byte("/slow"))
 		})
 		var a inspectapi.RequestsAnswer
-		until(func() bool {
+		until.Tried(func() bool {
 			a = get[inspectapi.RequestsAnswer](t, inspect.Options{}, "/api/v1/requests?loop="+id)
 			return len(a.Requests) == 1 && a.Requests[0].Task != ""
 		})
@@ -75,7 +76,7 @@ func TestRequestsUnderWayAreShown(t *testing.T) {
 			t.Errorf("the request is %+v", r)
 		}
 		var tasks []inspectapi.Task
-		until(func() bool {
+		until.Tried(func() bool {
 			tasks = get[inspectapi.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+id).Tasks
 			return hasTask(tasks, "GET /slow") && taskNamed(t, tasks, "GET /slow").WaitsFor == "Sleep"
 		})
@@ -116,7 +117,7 @@ func TestStreamsAreShownAndClosed(t *testing.T) {
 				fmt.Fprint(c, "x")
 				_, _ = c.Read(make([]byte, 1)) // the connection is accepted
 				var sockets []inspectapi.Socket
-				until(func() bool {
+				until.Tried(func() bool {
 					sockets = get[inspectapi.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+loopNamed(t, "streams").ID+"&q="+c.LocalAddr().String()).Sockets
 					return len(sockets) == 1
 				})
@@ -165,7 +166,7 @@ func TestUnsentBytesAreThoseOfAWriterThatWaits(t *testing.T) {
 					}
 					defer c.Close()
 					var sockets []inspectapi.Socket
-					until(func() bool {
+					until.Tried(func() bool {
 						sockets = get[inspectapi.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+loopNamed(t, "writer").ID+"&q="+c.LocalAddr().String()).Sockets
 						return len(sockets) == 1 && sockets[0].WritePaused
 					})
@@ -192,7 +193,7 @@ func TestScopesAreCancelled(t *testing.T) {
 			})
 			outside(func() {
 				var tasks []inspectapi.Task
-				until(func() bool {
+				until.Tried(func() bool {
 					tasks = tasksOf(t, "cancels", "").Tasks
 					return hasTask(tasks, "victim") && taskNamed(t, tasks, "victim").WaitsFor == "Sleep"
 				})
@@ -292,7 +293,7 @@ func TestHTTP2StreamsAreShown(t *testing.T) {
 			}
 			defer slow.Body.Close()
 			id := loopNamed(t, "http2").ID
-			until(func() bool {
+			until.Tried(func() bool {
 				for _, s := range get[inspectapi.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+id).Sockets {
 					if s.Protocol != "h2" || s.Streams == nil {
 						continue
@@ -305,7 +306,7 @@ func TestHTTP2StreamsAreShown(t *testing.T) {
 				}
 				return false
 			})
-			until(func() bool {
+			until.Tried(func() bool {
 				requests := get[inspectapi.RequestsAnswer](t, inspect.Options{}, "/api/v1/requests?loop="+id).Requests
 				return len(requests) == 1 && requests[0].Path == "/slow" && requests[0].Stream == 1 && requests[0].Runs == "inline" && requests[0].Task != ""
 			})

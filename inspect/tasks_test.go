@@ -14,6 +14,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/internal/inspectapi"
+	"github.com/spindleloop/spindle/internal/until"
 )
 
 // tasksOf returns the tasks of the loop with a name.
@@ -46,7 +47,7 @@ func TestTasksShowTreeStateAndDeadline(t *testing.T) {
 			})
 			outside(func() {
 				var tasks []inspectapi.Task
-				until(func() bool {
+				until.Tried(func() bool {
 					tasks = tasksOf(t, "tree", "sort=tree").Tasks
 					return hasTask(tasks, "child") && taskNamed(t, tasks, "child").WaitsFor == "Sleep"
 				})
@@ -80,14 +81,14 @@ func TestTasksAreFilteredSortedAndPaged(t *testing.T) {
 			}
 			outside(func() {
 				var a inspectapi.TasksAnswer
-				until(func() bool {
+				until.Tried(func() bool {
 					a = tasksOf(t, "many", "q=Worker-9&sort=-name&offset=10&limit=5")
 					return a.Total == 1001
 				})
 				if a.Total != 1001 || a.Matched != 100 || a.Offset != 10 || len(a.Tasks) != 5 || a.Tasks[0].Name != "worker-989" {
 					t.Errorf("%d tasks of %d, %d match, from %d: %+v", len(a.Tasks), a.Total, a.Matched, a.Offset, a.Tasks)
 				}
-				until(func() bool {
+				until.Tried(func() bool {
 					a = tasksOf(t, "many", "state=waiting")
 					return a.Matched == 1001
 				})
@@ -144,7 +145,7 @@ func TestTaskShowsWhereItWasStarted(t *testing.T) {
 				n.GoWith(spindle.TaskOptions{Name: name}, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })
 				outside(func() {
 					var a inspectapi.TasksAnswer
-					until(func() bool {
+					until.Tried(func() bool {
 						a = tasksOf(t, "started", "q="+url.QueryEscape(name))
 						return hasTask(a.Tasks, name)
 					})
@@ -171,7 +172,7 @@ func TestTaskShowsItsStack(t *testing.T) {
 			n.GoWith(spindle.TaskOptions{Name: "sleeper"}, sleepsUntilCancelled)
 			outside(func() {
 				var a inspectapi.TasksAnswer
-				until(func() bool {
+				until.Tried(func() bool {
 					a = tasksOf(t, "stacks", "q=sleeper")
 					return hasTask(a.Tasks, "sleeper") && taskNamed(t, a.Tasks, "sleeper").State == "waiting"
 				})

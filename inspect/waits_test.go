@@ -10,6 +10,7 @@ import (
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/internal/inspectapi"
+	"github.com/spindleloop/spindle/internal/until"
 )
 
 // Two tasks lock two mutexes in opposite orders. The guide shows this program.
@@ -104,7 +105,7 @@ func TestReadersOfRWMutexAreThoseThatHoldIt(t *testing.T) {
 			holders := func(want ...string) {
 				outside(func() {
 					var objects []inspectapi.SyncObject
-					until(func() bool {
+					until.Tried(func() bool {
 						objects = get[inspectapi.SyncAnswer](t, inspect.Options{}, "/api/v1/sync?loop="+loopNamed(t, "readers").ID).Objects
 						return len(objects) == 1 && slices.Equal(objects[0].HolderNames, want)
 					})
@@ -145,7 +146,7 @@ func TestCycleIsToldInWords(t *testing.T) {
 			})
 			outside(func() {
 				var a inspectapi.WaitsAnswer
-				until(func() bool {
+				until.Tried(func() bool {
 					a = get[inspectapi.WaitsAnswer](t, inspect.Options{}, "/api/v1/waits?loop="+loopNamed(t, "words").ID)
 					return len(a.Cycles) == 1
 				})
@@ -175,7 +176,7 @@ func TestObjectsKeepTheirNames(t *testing.T) {
 			outside(func() {
 				byKind := map[string]inspectapi.SyncObject{}
 				for range 3 {
-					until(func() bool {
+					until.Tried(func() bool {
 						for _, o := range get[inspectapi.SyncAnswer](t, inspect.Options{}, "/api/v1/sync?loop="+loopNamed(t, "names").ID).Objects {
 							if known, ok := byKind[o.Kind]; ok && known.Name != o.Name {
 								t.Errorf("%s becomes %s", known.Name, o.Name)
@@ -230,7 +231,7 @@ func deadlocks(t *testing.T, name string, start func(context.Context, *spindle.N
 					t.Errorf("the cycles are %v, their nodes %q, among edges %+v", a.Cycles, inCycle, a.Edges)
 				}
 				var tasks []inspectapi.Task
-				until(func() bool {
+				until.Tried(func() bool {
 					tasks = get[inspectapi.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+id).Tasks
 					return hasTask(tasks, names[len(names)-1])
 				})
@@ -269,7 +270,7 @@ func TestSynchronizationObjectsShowTheirWaiters(t *testing.T) {
 			}
 			outside(func() {
 				var a inspectapi.SyncAnswer
-				until(func() bool {
+				until.Tried(func() bool {
 					a = get[inspectapi.SyncAnswer](t, inspect.Options{}, "/api/v1/sync?loop="+loopNamed(t, "objects").ID)
 					all := 0
 					for _, o := range a.Objects {

@@ -214,7 +214,7 @@ func (b *bubble) Poke() {
 }
 
 // Strays scans for stray goroutines if the number of goroutines has changed since
-// the last scan. It returns ErrStray if it finds one.
+// the last scan. It returns simkernel.ErrStray if it finds one.
 func (b *bubble) Strays() error {
 	n := runtime.NumGoroutine()
 	if n == b.seen || b.scansLeft == 0 || b.stray != nil {

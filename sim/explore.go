@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/simkernel"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -146,7 +147,7 @@ func playIn(tb testing.TB, w *World, setup func(w *World)) *Failure {
 		tb.SkipNow()
 	case exited:
 		tb.FailNow()
-	case left != nil && !errors.Is(f.Err, ErrStray) && !errors.Is(f.Err, left):
+	case left != nil && !errors.Is(f.Err, simkernel.ErrStray) && !errors.Is(f.Err, left):
 		f.Err = errors.Join(f.Err, left)
 	}
 	return f

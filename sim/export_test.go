@@ -62,3 +62,11 @@ func IsReported(ctx context.Context) func() bool { return processOf(ctx, "IsRepo
 
 // Share is share.
 func Share(seed uint64) float64 { return share(seed) }
+
+// Errors that programs do not compare with.
+var (
+	ErrStandstill     = simkernel.ErrStandstill
+	ErrStray          = simkernel.ErrStray
+	ErrBlocked        = simkernel.ErrBlocked
+	ErrBrokenSequence = errBrokenSequence
+)

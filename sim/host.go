@@ -56,7 +56,7 @@ func (h *Host) Serve(fn func(ctx context.Context) error) { h.start(fn, false) }
 func (h *Host) start(fn func(ctx context.Context) error, waitedFor bool) {
 	p := &program{host: h, waitedFor: waitedFor}
 	p.main = func(o loop.Options) error {
-		return spindle.RunWith(context.Background(), spindle.Options{Loop: o}, func(ctx context.Context) error {
+		return spindle.Options{Loop: o}.Run(context.Background(), func(ctx context.Context) error {
 			return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 				p.cancel = func() { s.Cancel(errEnded) }
 				if w := h.w; w.recorder.w != nil {

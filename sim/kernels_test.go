@@ -28,7 +28,7 @@ func onEveryKernel(t *testing.T, program func(t *testing.T, ctx context.Context)
 				sim.Test(t, play)
 				return
 			}
-			if err := spindle.RunWith(t.Context(), spindle.Options{Loop: loop.Options{Backend: name}}, play); err != nil {
+			if err := (spindle.Options{Loop: loop.Options{Backend: name}}).Run(t.Context(), play); err != nil {
 				t.Fatal(err)
 			}
 		})

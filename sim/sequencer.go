@@ -10,9 +10,9 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// ErrBrokenSequence reports that a task was cancelled while it waited for its step,
+// errBrokenSequence reports that a task was cancelled while it waited for its step,
 // so that later steps can never begin.
-var ErrBrokenSequence = errors.New("sim: the sequence is broken")
+var errBrokenSequence = errors.New("sim: the sequence is broken")
 
 // Sequencer runs steps of several tasks in the order of their numbers: 0, 1, 2 and
 // so on, each once. It corresponds to Trio's Sequencer. The zero Sequencer is ready
@@ -29,7 +29,7 @@ type Sequencer struct {
 // Step panics if n is negative or was used before.
 //
 // If the wait is cancelled, the sequence is broken: this step and every step that
-// has not begun fail with ErrBrokenSequence. As in Trio, no scope absorbs that error
+// has not begun fail. As in Trio, no scope absorbs that error
 // as its own cancellation: a test that has lost its order must not continue
 // unnoticed.
 func (q *Sequencer) Step(ctx context.Context, n int, fn func(context.Context) error) error {
@@ -41,14 +41,14 @@ func (q *Sequencer) Step(ctx context.Context, n int, fn func(context.Context) er
 		panic(fmt.Sprintf("sim: Sequencer.Step: step %d was used before; each step happens once", n))
 	}
 	if q.broken {
-		return ErrBrokenSequence
+		return errBrokenSequence
 	}
 	if err := q.wait(ctx, n); err != nil {
 		q.breakOff()
-		return fmt.Errorf("%w: the wait for step %d ended: %w", ErrBrokenSequence, n, err)
+		return fmt.Errorf("%w: the wait for step %d ended: %w", errBrokenSequence, n, err)
 	}
 	if q.broken {
-		return ErrBrokenSequence
+		return errBrokenSequence
 	}
 	defer func() {
 		q.next = n + 1

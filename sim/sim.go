@@ -50,7 +50,7 @@
 //
 // A run is a function of its seed only if nothing else influences it. A goroutine
 // started by a program or a library runs at no particular moment. The run fails
-// with ErrStray, and shows where the goroutine was started, if the goroutine
+// with an error that names it, and shows where the goroutine was started, if the goroutine
 // posts to a simulated loop, or if it exists in the bubble while the world waits or
 // when the run ends. A goroutine that starts and exits between two waits and touches
 // no loop is not noticed. Goroutines that the context package starts to propagate
@@ -83,20 +83,6 @@ import (
 
 // ErrDeadlock reports that every task waits and nothing can wake any of them.
 var ErrDeadlock = simkernel.ErrDeadlock
-
-// ErrStandstill reports that some task runs again and again without ever waiting,
-// so that no time passes.
-var ErrStandstill = simkernel.ErrStandstill
-
-// ErrStray reports that a goroutine started by the program, or by a library that it
-// uses, takes part in the run. The goroutine runs at no particular moment, so the
-// run would no longer follow from the seed. The error has the goroutine's stack.
-var ErrStray = simkernel.ErrStray
-
-// ErrBlocked reports that a program blocked its goroutine, by time.Sleep, a channel
-// or a mutex, instead of waiting on its loop. Nothing else could run meanwhile. The
-// error names the line and has the stack.
-var ErrBlocked = simkernel.ErrBlocked
 
 // Test runs a program in a world of one host and fails the test with its error. A
 // panic in a task fails the test too, with the task's stack. A task may call
@@ -225,7 +211,7 @@ func (w *World) runAlone(ctx context.Context, b *bubble, program func(context.Co
 			return program(ctx)
 		}
 	}
-	return spindle.RunWith(ctx, spindle.Options{Loop: optionsOf("", process.Kernel())}, main)
+	return spindle.Options{Loop: optionsOf("", process.Kernel())}.Run(ctx, main)
 }
 
 // withReported joins err with the error that was reported to the world during the

@@ -136,7 +136,7 @@ func (w *World) drive(done func() bool) error {
 		w.recorder.end()
 	}
 	switch {
-	case errors.Is(err, ErrBlocked):
+	case errors.Is(err, simkernel.ErrBlocked):
 		return errors.Join(err, w.failure)
 	case w.failure != nil:
 		return w.failure

@@ -6,115 +6,102 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/spindleloop/spindle/cmd/spindle/numbers"
+	"github.com/spindleloop/spindle/internal/report"
 )
 
-// benchmark measures one or more figures.
+// benchmark measures the rows of some tables.
 type benchmark struct {
-	name    string
-	about   string // for --help
-	figures []figure
-	series  int // of rounds, for the progress bar
-	run     func(ctx context.Context, s *session) error
+	name   string
+	about  string           // for --help
+	tables []report.Section // without figures; the keys of rows are for programs, and never change
+	series int              // of rounds, for the progress bar
+	run    func(ctx context.Context, s *session) error
 }
 
-// figure is one number that a benchmark measures. Its key is for programs and never changes;
-// the other fields are its row in the printed table.
-type figure struct {
-	key    string
-	what   string // "" has no row: it is in the remark of another figure
-	unit   unit
-	remark string // $key stands for a figure
+// table returns a table. The first row is the one that others are compared with.
+func table(title, column string, unit report.Unit, rows ...report.Row) []report.Section {
+	s := report.Section{Title: title, Columns: []report.Column{{Name: column, Unit: unit}}, Rows: rows}
+	if unit != report.PerSecond {
+		s.Columns[0].Better = report.Lower
+	}
+	if rows[0].Ours && len(rows) > 1 {
+		s.Reference = rows[0].Name
+	}
+	return []report.Section{s}
 }
+
+// ours and other return rows of a table.
+func ours(key string) report.Row        { return report.Row{Name: "spindle", Ours: true, Key: key} }
+func other(name, key string) report.Row { return report.Row{Name: name, Key: key} }
 
 var benchmarks = []benchmark{
 	{
 		"callbacks", "callbacks that CallSoon queues by the thousand",
-		[]figure{{"callbacks_per_s", "callbacks queued and run", perSecond, ""}},
+		table("Callbacks queued and run", "callbacks / s", report.PerSecond, ours("callbacks_per_s")),
 		1, benchCallbacks,
 	}, {
 		"turns", "a callback that queues itself again, one turn each time",
-		[]figure{{"turns_per_s", "turns of one callback", perSecond, ""}},
+		table("Turns of one callback", "turns / s", report.PerSecond, ours("turns_per_s")),
 		1, benchTurns,
 	}, {
 		"timers", "timers set and cancelled, and set and fired, beside Go's; alone and among a million",
-		[]figure{
-			{"timer_cancel_per_s", "timers set and cancelled", perSecond, "$timer_cancel_ratio Go's AfterFunc and Stop ($go_timer_cancel_per_s)"},
-			{"timer_fire_per_s", "timers set and fired", perSecond, "$timer_fire_ratio Go's AfterFunc ($go_timer_fire_per_s)"},
-			{"go_timer_cancel_per_s", "", perSecond, ""},
-			{"go_timer_fire_per_s", "", perSecond, ""},
-			{"timer_cancel_ratio", "", times, ""},
-			{"timer_fire_ratio", "", times, ""},
-			{"timer_cancel_million_per_s", "timers set and cancelled", perSecond, "with $timers others pending"},
-			{"timer_fire_million_per_s", "timers set and fired", perSecond, "with $timers others pending"},
-			{"timer_million_ns", "one timer replaced", nanoseconds, "among $timers pending, any of them"},
-		},
+		slices.Concat(
+			table("Timers set and cancelled", "timers / s", report.PerSecond, ours("timer_cancel_per_s"),
+				report.Row{Name: "Go's AfterFunc and Stop", Key: "go_timer_cancel_per_s", RatioKey: "timer_cancel_ratio"},
+				other("spindle, with many others pending", "timer_cancel_million_per_s")),
+			table("Timers set and fired", "timers / s", report.PerSecond, ours("timer_fire_per_s"),
+				report.Row{Name: "Go's AfterFunc", Key: "go_timer_fire_per_s", RatioKey: "timer_fire_ratio"},
+				other("spindle, with many others pending", "timer_fire_million_per_s")),
+			table("A timer replaced, any of many pending", "ns", report.Number, ours("timer_million_ns")),
+		),
 		7, benchTimers,
 	}, {
 		"post", "callbacks that other goroutines post to a running loop",
-		[]figure{
-			{"post_1_per_s", "callbacks posted and run", perSecond, "from one goroutine"},
-			{"post_4_per_s", "callbacks posted and run", perSecond, "from four goroutines"},
-		},
+		table("Callbacks posted and run", "callbacks / s", report.PerSecond,
+			other("from one goroutine", "post_1_per_s"), other("from four goroutines", "post_4_per_s")),
 		2, benchPost,
 	}, {
 		"ready", "time from a byte written by another thread to the callback of a sleeping loop",
-		[]figure{
-			{"ready_p50_us", "from write to callback", microseconds, "median"},
-			{"ready_p99_us", "from write to callback", microseconds, "99th percentile"},
-		},
+		table("From a write to the callback", "µs", report.Number,
+			other("median", "ready_p50_us"), other("99th percentile", "ready_p99_us")),
 		1, benchReady,
 	}, {
 		"sleep", "duration of a task's sleep of 1 ms, beside Go's time.Sleep",
-		[]figure{
-			{"sleep_1ms_us", "a sleep of 1 ms", microseconds, "Go's time.Sleep: $go_sleep_1ms_us"},
-			{"go_sleep_1ms_us", "", microseconds, ""},
-		},
+		table("A sleep of 1 ms", "µs", report.Number, ours("sleep_1ms_us"), other("Go's time.Sleep", "go_sleep_1ms_us")),
 		1, benchSleep,
 	}, {
 		"idle", "CPU time and wake-ups of a process with an idle loop",
-		[]figure{
-			{"idle_cpu_ms", "CPU time of an idle loop", milliseconds, "over $idle"},
-			{"idle_wakeups", "wake-ups of an idle loop", count, "over $idle"},
-		},
+		slices.Concat(
+			table("CPU time of an idle loop", "ms", report.Number, ours("idle_cpu_ms")),
+			table("Wake-ups of an idle loop", "wake-ups", report.Bytes, ours("idle_wakeups")),
+		),
 		1, benchIdle,
 	}, {
 		"switch", "two tasks that yield to each other, beside a bare iter.Pull round trip",
-		[]figure{
-			{"switch_ns", "a task switch", nanoseconds, "a bare iter.Pull round trip: $pull_ns"},
-			{"pull_ns", "", nanoseconds, ""},
-		},
+		table("A task switch", "ns", report.Number, ours("switch_ns"), other("iter.Pull, there and back", "pull_ns")),
 		1, benchSwitch,
 	}, {
 		"spawn", "tasks started and finished one by one, beside goroutines; memory of a waiting task",
-		[]figure{
-			{"spawn_ns", "a task started and finished", nanoseconds, "a goroutine: $goroutine_ns"},
-			{"goroutine_ns", "", nanoseconds, ""},
-			{"parked_bytes", "memory of a waiting task", bytesOf, ""},
-		},
+		slices.Concat(
+			table("A task started and finished", "ns", report.Number, ours("spawn_ns"), other("a goroutine", "goroutine_ns")),
+			table("Memory of a waiting task", "bytes", report.Bytes, ours("parked_bytes")),
+		),
 		1, benchSpawn,
 	}, {
 		"gather", "tasks gathered ten at a time, beside goroutines and a WaitGroup",
-		[]figure{
-			{"gather_ns", "a task gathered", nanoseconds, "a goroutine: $go_gather_ns"},
-			{"go_gather_ns", "", nanoseconds, ""},
-		},
+		table("A task gathered", "ns", report.Number, ours("gather_ns"), other("a goroutine", "go_gather_ns")),
 		1, benchGather,
 	}, {
 		"channel", "a value sent to a task and one back, and values through a buffer of 64, beside Go's channels",
-		[]figure{
-			{"channel_ns", "a value there and back", nanoseconds, "between goroutines: $go_channel_ns"},
-			{"go_channel_ns", "", nanoseconds, ""},
-			{"channel_buffered_ns", "a value through a buffer", nanoseconds, "between goroutines: $go_channel_buffered_ns"},
-			{"go_channel_buffered_ns", "", nanoseconds, ""},
-		},
+		slices.Concat(
+			table("A value there and one back", "ns", report.Number, ours("channel_ns"), other("between goroutines", "go_channel_ns")),
+			table("A value through a buffer of 64", "ns", report.Number, ours("channel_buffered_ns"), other("between goroutines", "go_channel_buffered_ns")),
+		),
 		2, benchChannel,
 	},
 }
@@ -160,8 +147,8 @@ benchmarks, or all of them.
   spindle bench timers post         only these
   spindle bench --json > now.json   one flat JSON object of numbers
 
-Rates are medians of several rounds. Close other programs first, because they share
-the processor. The benchmarks:
+Figures are medians of several rounds, with their extremes. "A ÷ it" compares rounds of the
+same time. Close other programs first, because they share the processor. The benchmarks:
 
 `)
 	for _, m := range benchmarks {
@@ -181,7 +168,7 @@ func runBench(ctx context.Context, args []string, out, errs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	s := &session{effort: wholeRun, found: map[string]float64{}}
+	s := &session{effort: wholeRun}
 	if *quick {
 		s.effort = quickRun
 	}
@@ -189,9 +176,10 @@ func runBench(ctx context.Context, args []string, out, errs io.Writer) error {
 		return err
 	}
 	if *asJSON {
-		return json.NewEncoder(out).Encode(s.found)
+		return json.NewEncoder(out).Encode(report.Flat(s.tables(chosen)))
 	}
-	return s.table(chosen, out)
+	_, err = io.WriteString(out, report.Markdown(s.tables(chosen)))
+	return err
 }
 
 // choose looks up benchmarks by name; no names mean all. The order is that of the table.
@@ -223,7 +211,7 @@ func choose(names []string) ([]benchmark, error) {
 // session is one run of the command: its size and its results.
 type session struct {
 	effort
-	found map[string]float64 // by key
+	found report.Tally // by key
 	bar   progress
 }
 
@@ -258,9 +246,8 @@ func (s *session) round(ctx context.Context) error {
 	return nil
 }
 
-// median calls measure in each round and sets key to the median.
-func (s *session) median(ctx context.Context, key string, measure func() (float64, error)) error {
-	var all []float64
+// each calls measure in each round, and adds its figure to those of key.
+func (s *session) each(ctx context.Context, key string, measure func() (float64, error)) error {
 	for range s.rounds {
 		if err := s.round(ctx); err != nil {
 			return err
@@ -269,50 +256,21 @@ func (s *session) median(ctx context.Context, key string, measure func() (float6
 		if err != nil {
 			return err
 		}
-		all = append(all, one)
+		s.add(key, one)
 	}
-	s.set(key, percentile(all, 50))
 	return nil
 }
 
-func (s *session) set(key string, value float64) { s.found[key] = roundFigure(value) }
+func (s *session) add(key string, value float64) { s.found.Add(key, false, value) }
 
-// table prints the results as a table.
-func (s *session) table(chosen []benchmark, out io.Writer) error {
-	units := map[string]unit{}
+// tables returns the tables of benchmarks with what was found.
+func (s *session) tables(chosen []benchmark) (all []report.Section) {
 	for _, m := range chosen {
-		for _, f := range m.figures {
-			units[f.key] = f.unit
+		for _, t := range m.tables {
+			t.Name, t.Rows = m.name, slices.Clone(t.Rows)
+			s.found.Fill(t.Rows)
+			all = append(all, t)
 		}
 	}
-	expand := func(key string) string {
-		switch key {
-		case "timers":
-			return numbers.Thousands(s.timers)
-		case "idle":
-			return fmt.Sprintf("%g s", s.idle.Seconds())
-		}
-		return units[key](s.found[key])
-	}
-	var rows [][3]string
-	var wide [2]int
-	for _, m := range chosen {
-		for _, f := range m.figures {
-			if f.what == "" {
-				continue
-			}
-			row := [3]string{f.what, expand(f.key), os.Expand(f.remark, expand)}
-			rows = append(rows, row)
-			for i := range wide {
-				wide[i] = max(wide[i], utf8.RuneCountInString(row[i]))
-			}
-		}
-	}
-	var b strings.Builder
-	for _, r := range rows {
-		line := fmt.Sprintf("%-*s  %*s  %s", wide[0], r[0], wide[1], r[1], r[2])
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
-	_, err := io.WriteString(out, b.String())
-	return err
+	return all
 }

@@ -58,7 +58,7 @@ func benchCallbacks(ctx context.Context, s *session) error {
 			handles[i] = l.CallSoon(nothing)
 		}
 	}
-	return s.median(ctx, "callbacks_per_s", func() (float64, error) {
+	return s.each(ctx, "callbacks_per_s", func() (float64, error) {
 		// The loop stops in a callback after the last batch.
 		stop := func() { l.CallSoon(l.Stop) }
 		took, err := timed(ctx, l, inBatches(l, s.callbacks, makeBatch, stop))
@@ -72,7 +72,7 @@ func benchTurns(ctx context.Context, s *session) error {
 		return err
 	}
 	defer l.Close()
-	return s.median(ctx, "turns_per_s", func() (float64, error) {
+	return s.each(ctx, "turns_per_s", func() (float64, error) {
 		left := s.turns
 		var again func()
 		again = func() {
@@ -100,7 +100,7 @@ func benchPost(ctx context.Context, s *session) error {
 			return err
 		}
 		defer l.Close()
-		err = s.median(ctx, by.key, func() (float64, error) {
+		err = s.each(ctx, by.key, func() (float64, error) {
 			return postRound(ctx, l, by.posters, s.posts/by.posters)
 		})
 		if err != nil {

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +15,7 @@ import (
 func inTask(ctx context.Context, fn func(context.Context) error) (time.Duration, error) {
 	var took time.Duration
 	o := spindle.Options{Loop: loop.Options{OnBlocked: func(loop.Blocked) {}}}
-	err := spindle.RunWith(ctx, o, func(ctx context.Context) error {
+	err := o.Run(ctx, func(ctx context.Context) error {
 		start := time.Now()
 		err := fn(ctx)
 		took = time.Since(start)
@@ -30,11 +28,9 @@ func inTask(ctx context.Context, fn func(context.Context) error) (time.Duration,
 // phase of the machine affects both.
 const alternations = 8
 
-// pair measures n operations of Spindle and n of Go in each round, alternately. It sets both keys
-// to the nanoseconds of one operation, in the pair with the median ratio.
+// pair measures n operations of Spindle and n of Go in each round, alternately. It adds the nanoseconds of one
+// operation to both keys.
 func (s *session) pair(ctx context.Context, n int, ourKey string, ours func(context.Context, int) error, goKey string, gos func(int)) error {
-	type pair struct{ ours, gos float64 }
-	var all []pair
 	n /= alternations
 	for range s.rounds {
 		if err := s.round(ctx); err != nil {
@@ -47,12 +43,10 @@ func (s *session) pair(ctx context.Context, n int, ourKey string, ours func(cont
 			}
 			start := time.Now()
 			gos(n)
-			all = append(all, pair{float64(took) / float64(n), float64(time.Since(start)) / float64(n)})
+			s.add(ourKey, float64(took)/float64(n))
+			s.add(goKey, float64(time.Since(start))/float64(n))
 		}
 	}
-	slices.SortFunc(all, func(a, b pair) int { return cmp.Compare(a.ours/a.gos, b.ours/b.gos) })
-	s.set(ourKey, all[len(all)/2].ours)
-	s.set(goKey, all[len(all)/2].gos)
 	return nil
 }
 
@@ -126,7 +120,7 @@ func parkedBytes(ctx context.Context, s *session) error {
 					return err
 				}
 			}
-			s.set("parked_bytes", float64(memoryInUse()-before)/float64(s.parked))
+			s.add("parked_bytes", float64(memoryInUse()-before)/float64(s.parked))
 			queue.Wake(s.parked)
 			return nil
 		})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/report"
 	"github.com/spindleloop/spindle/internal/short"
 )
 
@@ -35,9 +36,17 @@ var keys = map[string][]string{
 func TestBenchKeysAreStable(t *testing.T) {
 	got := map[string][]string{}
 	for _, m := range benchmarks {
-		for _, f := range m.figures {
-			got[m.name] = append(got[m.name], f.key)
+		for _, t := range m.tables {
+			for _, r := range t.Rows {
+				for _, key := range []string{r.Key, r.RatioKey} {
+					if key != "" {
+						got[m.name] = append(got[m.name], key)
+					}
+				}
+			}
 		}
+		slices.Sort(got[m.name])
+		slices.Sort(keys[m.name])
 	}
 	if !maps.EqualFunc(got, keys, slices.Equal) {
 		t.Errorf("the table has %v; want %v", got, keys)
@@ -81,15 +90,16 @@ func TestEveryBenchmarkFindsItsFigures(t *testing.T) {
 			if testing.Short() && m.name == "idle" {
 				t.Skip("with -short: the windows of the measurement are fixed")
 			}
-			s := &session{effort: least, found: map[string]float64{}}
+			s := &session{effort: least}
 			if err := s.measure(t.Context(), []benchmark{m}, io.Discard); err != nil {
 				t.Fatal(err)
 			}
-			have, want := slices.Sorted(maps.Keys(s.found)), slices.Sorted(slices.Values(keys[m.name]))
+			found := report.Flat(s.tables([]benchmark{m}))
+			have, want := slices.Sorted(maps.Keys(found)), slices.Sorted(slices.Values(keys[m.name]))
 			if !slices.Equal(have, want) {
 				t.Errorf("it finds %v; want %v", have, want)
 			}
-			for key, value := range s.found {
+			for key, value := range found {
 				if value < 0 || value == 0 && m.name != "idle" {
 					t.Errorf("%s is %v", key, value)
 				}
@@ -103,57 +113,33 @@ func TestEveryBenchmarkFindsItsFigures(t *testing.T) {
 
 // A sleep of 1 ms is never shorter than that.
 func TestSleepIsNotShort(t *testing.T) {
-	s := &session{effort: least, found: map[string]float64{}}
+	s := &session{effort: least}
 	if err := benchSleep(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if took := s.found["sleep_1ms_us"]; took < 1000 {
+	if took := report.Flat(s.tables(benchmarks))["sleep_1ms_us"]; took < 1000 {
 		t.Errorf("a sleep of 1 ms took %v µs", took)
 	}
 }
 
 func TestBenchTable(t *testing.T) {
-	s := &session{effort: wholeRun, found: map[string]float64{
-		"callbacks_per_s": 71_234_567, "turns_per_s": 987_654,
-		"timer_cancel_per_s": 14_230_000, "go_timer_cancel_per_s": 3_529_000, "timer_cancel_ratio": 4.03,
-		"timer_fire_per_s": 3_720_000, "go_timer_fire_per_s": 486_000, "timer_fire_ratio": 7.6,
-		"timer_cancel_million_per_s": 9_690_000, "timer_fire_million_per_s": 3_220_000, "timer_million_ns": 301.4,
-		"post_1_per_s": 16_100_000, "post_4_per_s": 10_700_000,
-		"ready_p50_us": 16.12, "ready_p99_us": 164.9,
-		"sleep_1ms_us": 1063, "go_sleep_1ms_us": 1127,
-		"idle_cpu_ms": 0, "idle_wakeups": 1234,
-		"switch_ns": 171.2, "pull_ns": 160, "spawn_ns": 242, "goroutine_ns": 595, "parked_bytes": 3171,
-		"gather_ns": 300, "go_gather_ns": 400,
-		"channel_ns": 263, "go_channel_ns": 498, "channel_buffered_ns": 16.4, "go_channel_buffered_ns": 54.2,
-	}}
-	const want = `
-callbacks queued and run     71.2 M/s
-turns of one callback         988 k/s
-timers set and cancelled     14.2 M/s  4.0 × Go's AfterFunc and Stop (3.53 M/s)
-timers set and fired         3.72 M/s  7.6 × Go's AfterFunc (486 k/s)
-timers set and cancelled     9.69 M/s  with 1,000,000 others pending
-timers set and fired         3.22 M/s  with 1,000,000 others pending
-one timer replaced             301 ns  among 1,000,000 pending, any of them
-callbacks posted and run     16.1 M/s  from one goroutine
-callbacks posted and run     10.7 M/s  from four goroutines
-from write to callback        16.1 µs  median
-from write to callback         165 µs  99th percentile
-a sleep of 1 ms               1.06 ms  Go's time.Sleep: 1.13 ms
-CPU time of an idle loop       0.0 ms  over 5 s
-wake-ups of an idle loop        1,234  over 5 s
-a task switch                  171 ns  a bare iter.Pull round trip: 160 ns
-a task started and finished    242 ns  a goroutine: 595 ns
-memory of a waiting task      3,171 B
-a task gathered                300 ns  a goroutine: 400 ns
-a value there and back         263 ns  between goroutines: 498 ns
-a value through a buffer      16.4 ns  between goroutines: 54.2 ns
-`
-	var got strings.Builder
-	if err := s.table(benchmarks, &got); err != nil {
-		t.Fatal(err)
+	s := &session{}
+	for _, round := range []float64{1, 2, 4} { // the machine is slower and slower, and the ratio is the same
+		s.add("timer_cancel_per_s", 14.23e6/round)
+		s.add("go_timer_cancel_per_s", 3.53e6/round)
+		s.add("timer_cancel_million_per_s", 9.69e6/round)
 	}
-	if got.String() != want[1:] {
-		t.Errorf("got\n%s\nwant%s", got.String(), want)
+	const want = `## Timers set and cancelled
+
+| server                            | timers / s |      min–max | spindle ÷ it | quartiles |   min–max |
+|-----------------------------------|-----------:|-------------:|-------------:|----------:|----------:|
+| **spindle**                       |      7.12M | 3.56M–14.23M |              |           |           |
+| spindle, with many others pending |      4.84M |  2.42M–9.69M |         1.47 | 1.47–1.47 | 1.47–1.47 |
+| Go's AfterFunc and Stop           |      1.76M | 882.5k–3.53M |         4.03 | 4.03–4.03 | 4.03–4.03 |
+`
+	got := report.Markdown(s.tables(benchmarks)[2:3])
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 

@@ -43,20 +43,19 @@ func benchTimers(ctx context.Context, s *session) error {
 	if err := t.fill(ctx, s.timers); err != nil {
 		return err
 	}
-	if err := s.median(ctx, "timer_cancel_million_per_s", cancel); err != nil {
+	if err := s.each(ctx, "timer_cancel_million_per_s", cancel); err != nil {
 		return err
 	}
-	if err := s.median(ctx, "timer_fire_million_per_s", fire); err != nil {
+	if err := s.each(ctx, "timer_fire_million_per_s", fire); err != nil {
 		return err
 	}
-	return s.median(ctx, "timer_million_ns", replace)
+	return s.each(ctx, "timer_million_ns", replace)
 }
 
 // besideGo measures ours and Go's timers alternately, so that other load on the machine
-// affects both. The ratio is the median of the rounds' ratios.
+// affects both.
 func (s *session) besideGo(ctx context.Context, name string, ours func() (float64, error), gos func() float64) error {
-	var theirs, ratios []float64
-	err := s.median(ctx, name+"_per_s", func() (float64, error) {
+	return s.each(ctx, name+"_per_s", func() (float64, error) {
 		us, err := ours()
 		if err != nil {
 			return 0, err
@@ -64,16 +63,9 @@ func (s *session) besideGo(ctx context.Context, name string, ours func() (float6
 		if err := s.round(ctx); err != nil {
 			return 0, err
 		}
-		them := gos()
-		theirs, ratios = append(theirs, them), append(ratios, us/them)
+		s.add("go_"+name+"_per_s", gos())
 		return us, nil
 	})
-	if err != nil {
-		return err
-	}
-	s.set("go_"+name+"_per_s", percentile(theirs, 50))
-	s.set(name+"_ratio", percentile(ratios, 50))
-	return nil
 }
 
 // cancelDelay returns the delay of a timer that will be cancelled.

@@ -42,8 +42,8 @@ func benchReady(ctx context.Context, s *session) error {
 		}
 		micros = append(micros, got...)
 	}
-	s.set("ready_p50_us", percentile(micros, 50))
-	s.set("ready_p99_us", percentile(micros, 99))
+	s.add("ready_p50_us", percentile(micros, 50))
+	s.add("ready_p99_us", percentile(micros, 99))
 	return nil
 }
 
@@ -90,24 +90,21 @@ func readyRound(ctx context.Context, l *loop.Loop, wire pair, arrived <-chan tim
 const shortSleep = time.Millisecond
 
 func benchSleep(ctx context.Context, s *session) error {
-	var ours, gos []float64
 	for range s.rounds {
 		if err := s.round(ctx); err != nil {
 			return err
 		}
 		_, err := inTask(ctx, func(ctx context.Context) error {
 			took, err := averageSleep(s.sleeps, func() error { return spindle.Sleep(ctx, shortSleep) })
-			ours = append(ours, took)
+			s.add("sleep_1ms_us", took)
 			return err
 		})
 		if err != nil {
 			return err
 		}
 		took, _ := averageSleep(s.sleeps, func() error { time.Sleep(shortSleep); return nil })
-		gos = append(gos, took)
+		s.add("go_sleep_1ms_us", took)
 	}
-	s.set("sleep_1ms_us", mean(ours))
-	s.set("go_sleep_1ms_us", mean(gos))
 	return nil
 }
 
@@ -156,8 +153,8 @@ func benchIdle(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	s.set("idle_cpu_ms", cpu)
-	s.set("idle_wakeups", wakeups)
+	s.add("idle_cpu_ms", cpu)
+	s.add("idle_wakeups", wakeups)
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 
 // coroutineEcho serves connections with a task for each.
 func coroutineEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(net.Addr)) error {
-	return spindle.RunWith(ctx, spindle.Options{On: l}, func(ctx context.Context) error {
+	return spindle.Options{On: l}.Run(ctx, func(ctx context.Context) error {
 		ln, err := stream.ListenConfig{ReusePort: at.shared}.Listen(ctx, at.network, at.address)
 		if err != nil {
 			return err

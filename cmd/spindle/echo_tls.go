@@ -20,7 +20,7 @@ import (
 
 // tlsEcho is coroutineEcho with TLS.
 func tlsEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(net.Addr)) error {
-	return spindle.RunWith(ctx, spindle.Options{On: l}, func(ctx context.Context) error {
+	return spindle.Options{On: l}.Run(ctx, func(ctx context.Context) error {
 		ln, err := stream.ListenConfig{ReusePort: at.shared}.Listen(ctx, "tcp", at.address)
 		if err != nil {
 			return err

@@ -19,7 +19,7 @@ func datagramEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(net
 		return err
 	}
 	defer e.Abort()
-	ready(e.LocalAddr())
+	ready(e.Info().Local)
 	return l.Run(ctx)
 }
 
@@ -36,7 +36,7 @@ func (echoDatagrams) DatagramReceived(e *transport.Endpoint, p transport.Packet)
 
 // packetEcho serves datagrams in a task.
 func packetEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(net.Addr)) error {
-	return spindle.RunWith(ctx, spindle.Options{On: l}, func(ctx context.Context) error {
+	return spindle.Options{On: l}.Run(ctx, func(ctx context.Context) error {
 		c, err := stream.ListenPacket(ctx, at.network, at.address)
 		if err != nil {
 			return err

@@ -5,34 +5,6 @@ import (
 	"testing"
 )
 
-func TestUnits(t *testing.T) {
-	for _, test := range []struct {
-		got, want string
-	}{
-		{perSecond(1), "1.00 /s"},
-		{perSecond(99.96), "100 /s"},
-		{perSecond(9_999), "10.0 k/s"},
-		{perSecond(71_234_567), "71.2 M/s"},
-		{perSecond(123_456_789), "123 M/s"},
-		{perSecond(2.5e9), "2.50 G/s"},
-		{nanoseconds(0), "0.00 ns"},
-		{nanoseconds(312.4), "312 ns"},
-		{microseconds(18.44), "18.4 µs"},
-		{microseconds(1063), "1.06 ms"},
-		{microseconds(2e6), "2.00 s"},
-		{milliseconds(0.04), "0.0 ms"},
-		{times(3.94), "3.9 ×"},
-		{count(0), "0"},
-		{count(999), "999"},
-		{count(1000), "1,000"},
-		{count(1234567), "1,234,567"},
-	} {
-		if test.got != test.want {
-			t.Errorf("got %q, want %q", test.got, test.want)
-		}
-	}
-}
-
 func TestPercentile(t *testing.T) {
 	hundred := make([]float64, 100)
 	for i := range hundred {
@@ -53,14 +25,6 @@ func TestPercentile(t *testing.T) {
 	} {
 		if got := percentile(test.all, test.p); got != test.want {
 			t.Errorf("percentile %d of %v is %v, want %v", test.p, test.all, got, test.want)
-		}
-	}
-}
-
-func TestRoundFigure(t *testing.T) {
-	for in, want := range map[float64]float64{0: 0, 0.12345: 0.123, 999.99949: 999.999, 1234.5678: 1235} {
-		if got := roundFigure(in); got != want {
-			t.Errorf("roundFigure(%v) is %v, want %v", in, got, want)
 		}
 	}
 }

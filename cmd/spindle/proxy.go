@@ -70,7 +70,7 @@ func runProxy(ctx context.Context, args []string, out, errs io.Writer) error {
 	if *drain > 0 {
 		announced = announceDrain(ctx, out, "proxy", *drain)
 	}
-	err = spindle.RunWith(ctx, spindle.Options{Loop: loop.Options{Name: "proxy"}}, func(ctx context.Context) error {
+	err = spindle.Options{Loop: loop.Options{Name: "proxy"}}.Run(ctx, func(ctx context.Context) error {
 		ln, err := stream.Listen(ctx, "tcp", at)
 		if err != nil {
 			return fmt.Errorf("listen on %s: %w", at, errors.Unwrap(err))

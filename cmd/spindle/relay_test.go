@@ -49,7 +49,7 @@ func TestRelayBench(t *testing.T) {
 			t.Errorf("%s is %v", key, figures[key])
 		}
 	}
-	if got := run(t.Context(), "relay", "bench", "--quick"); got.code != 0 || !strings.Contains(got.out, "call_ns") {
+	if got := run(t.Context(), "relay", "bench", "--quick"); got.code != 0 || !strings.Contains(got.out, "## A call from a task to a goroutine and back") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -25,7 +25,7 @@ func inspected(t *testing.T) (addr string, block func() (release func())) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan *loop.Loop), make(chan error, 1)
 	go func() {
-		ended <- spindle.RunWith(ctx, spindle.Options{Loop: loop.Options{Name: "orders", Watchdog: -1}}, func(ctx context.Context) error {
+		ended <- spindle.Options{Loop: loop.Options{Name: "orders", Watchdog: -1}}.Run(ctx, func(ctx context.Context) error {
 			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				for i := range 30 {
 					n.GoWith(spindle.TaskOptions{Name: fmt.Sprintf("order %d", i)}, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })

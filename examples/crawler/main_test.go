@@ -85,7 +85,7 @@ func TestTheLimitIsReachedAndKept(t *testing.T) {
 			last := received == limit
 			mu.Unlock()
 			if last {
-				spindle.FromGoroutine(r.Context(), l, func() (any, error) {
+				spindle.CallOn(r.Context(), l, func(context.Context) (any, error) {
 					if got, want := c.limiter.Statistics(), (cosync.Statistics{Capacity: limit, Used: limit, Waiting: pages - limit}); got != want {
 						t.Errorf("the limiter has %+v; want %+v", got, want)
 					}

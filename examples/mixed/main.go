@@ -69,9 +69,9 @@ func (m *meter) work(ctx context.Context, out io.Writer) error {
 	fmt.Fprintln(out, "task: the mean is", mean, err)
 
 	// From a task to a goroutine and back: Blocking. From a goroutine to the loop and
-	// back: FromGoroutine, which runs its function as a callback.
+	// back: CallOn, which runs its function in a task of the loop.
 	sum, err := spindle.Blocking(ctx, func() (int, error) {
-		return spindle.FromGoroutine(ctx, m.l, func() (int, error) { return m.sum, nil })
+		return spindle.CallOn(ctx, m.l, func(context.Context) (int, error) { return m.sum, nil })
 	})
 	fmt.Fprintln(out, "goroutine: the sum is", sum, err)
 	return err

@@ -38,7 +38,7 @@ func main() {
 // run serves until ctx ends.
 func run(ctx context.Context, addr string, out io.Writer) error {
 	options := spindle.Options{Loop: loop.Options{Name: "redis"}} // for package inspect
-	return spindle.RunWith(ctx, options, func(ctx context.Context) error {
+	return options.Run(ctx, func(ctx context.Context) error {
 		ln, err := stream.Listen(ctx, "tcp", addr)
 		if err != nil {
 			return err

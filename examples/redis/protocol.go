@@ -73,8 +73,7 @@ func readBulk(in *stream.Reader) (string, error) {
 
 func readLine(in *stream.Reader) (string, error) {
 	line, err := in.ReadLine()
-	var limit *stream.LimitError
-	if errors.As(err, &limit) {
+	if errors.Is(err, stream.ErrLimit) {
 		return "", protocolError("too big inline request")
 	}
 	return string(line), err

@@ -302,7 +302,7 @@ func TestCallContinuesTraceOfContext(t *testing.T) {
 		own, span := provider.Tracer("test").Start(ctx, "own")
 		_, _ = c.Call(own, "inside", nil)
 		span.End()
-		s, err := c.Stream(ctx, "stream", nil)
+		s, err := c.Stream(ctx, relay.Envelope{Subject: "stream"})
 		if err == nil {
 			t.Error("a stream of a subject without a worker has begun")
 			s.Close()

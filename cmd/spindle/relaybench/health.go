@@ -10,23 +10,11 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/report"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/web"
 )
-
-// Health is how quickly a web plane answers /health, while its workers are idle, and while
-// all of them run handlers that block and more requests are queued. Rounds of both alternate,
-// and every figure is the median of the rounds.
-type Health struct {
-	IdleP50      time.Duration `json:"health_idle_p50_ns"`
-	IdleP99      time.Duration `json:"health_idle_p99_ns"`
-	SaturatedP50 time.Duration `json:"health_saturated_p50_ns"`
-	SaturatedP99 time.Duration `json:"health_saturated_p99_ns"`
-
-	// Ratio is the median of SaturatedP99 / IdleP99 of neighbouring rounds.
-	Ratio float64 `json:"health_p99_ratio"`
-}
 
 const (
 	blockingWorkers = 16                    // handlers at a time
@@ -34,8 +22,11 @@ const (
 	blockingTime    = 20 * time.Millisecond // of each handler
 )
 
-// MeasureHealth sends each requests to /health in every round.
-func MeasureHealth(ctx context.Context, rounds, each int) (h Health, err error) {
+// MeasureHealth measures how quickly a web plane answers /health, while its workers are idle, and while
+// all of them run handlers that block and more requests are queued. It sends each requests in every round, and
+// rounds of both alternate.
+func MeasureHealth(ctx context.Context, rounds, each int) (tables []report.Section, err error) {
+	var idle, blocked percentiles
 	err = spindle.Run(ctx, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			defer n.Scope().Cancel(nil)
@@ -58,12 +49,20 @@ func MeasureHealth(ctx context.Context, rounds, each int) (h Health, err error) 
 				return err
 			}
 			p := &probe{url: fmt.Sprintf("http://%v/health", sv.Addr()), each: each, client: &http.Client{Transport: &http.Transport{}}}
-			h, err = p.measure(ctx, c, rounds)
+			err = p.measure(ctx, c, rounds, &idle, &blocked)
 			p.client.CloseIdleConnections()
 			return errors.Join(err, spindle.Grace(ctx, 5*time.Second, sv.Shutdown))
 		})
 	})
-	return h, err
+	const which = "blocked workers"
+	return []report.Section{{
+		Title: "/health of a web plane", Reference: which,
+		Columns: []report.Column{{Name: "p99 ns", Unit: report.Number, Better: report.Lower}, {Name: "p50 ns", Unit: report.Number, Better: report.Lower}},
+		Rows: []report.Row{
+			{Name: which, Ours: true, Key: "health_saturated_p99_ns", Figures: [][]float64{blocked.p99, blocked.p50}},
+			{Name: "idle workers", Ours: true, Key: "health_idle_p99_ns", RatioKey: "health_p99_ratio", Figures: [][]float64{idle.p99, idle.p50}},
+		},
+	}}, err
 }
 
 // block is a handler that blocks its goroutine.
@@ -84,15 +83,15 @@ type probe struct {
 	client *http.Client
 }
 
-func (p *probe) measure(ctx context.Context, c *relay.Caller, rounds int) (h Health, err error) {
-	var idle50, idle99, saturated50, saturated99, ratios []float64
+func (p *probe) measure(ctx context.Context, c *relay.Caller, rounds int, idle, blocked *percentiles) error {
 	for i := range rounds + 1 {
-		quiet, err := p.round(ctx)
-		if err != nil {
-			return h, err
+		if i == 1 { // the first round has warmed everything up
+			*idle, *blocked = percentiles{}, percentiles{}
 		}
-		var busy percentiles
-		err = spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+		if err := p.round(ctx, idle); err != nil {
+			return err
+		}
+		err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			for range blockingCalls {
 				n.Go(func(ctx context.Context) (err error) {
 					for err == nil {
@@ -107,46 +106,38 @@ func (p *probe) measure(ctx context.Context, c *relay.Caller, rounds int) (h Hea
 					return err
 				}
 			}
-			busy, err = p.round(ctx)
-			return err
+			return p.round(ctx, blocked)
 		})
 		if err != nil {
-			return h, err
-		}
-		if i > 0 { // the first round has warmed everything up
-			idle50, idle99 = append(idle50, quiet.p50), append(idle99, quiet.p99)
-			saturated50, saturated99 = append(saturated50, busy.p50), append(saturated99, busy.p99)
-			ratios = append(ratios, busy.p99/quiet.p99)
+			return err
 		}
 	}
-	return Health{
-		IdleP50: time.Duration(median(idle50)), IdleP99: time.Duration(median(idle99)),
-		SaturatedP50: time.Duration(median(saturated50)), SaturatedP99: time.Duration(median(saturated99)),
-		Ratio: median(ratios),
-	}, nil
+	return nil
 }
 
-// percentiles are of the times of requests, in nanoseconds.
-type percentiles struct{ p50, p99 float64 }
+// percentiles are of the times of requests of each round, in nanoseconds.
+type percentiles struct{ p50, p99 []float64 }
 
-// round sends requests one after the other.
-func (p *probe) round(ctx context.Context) (percentiles, error) {
-	return spindle.Blocking(ctx, func() (percentiles, error) {
+// round sends requests one after the other, and adds a round to the percentiles.
+func (p *probe) round(ctx context.Context, to *percentiles) error {
+	_, err := spindle.Blocking(ctx, func() (struct{}, error) {
 		var took []time.Duration
 		for range p.each {
 			began := time.Now()
 			res, err := p.client.Get(p.url)
 			if err != nil {
-				return percentiles{}, err
+				return struct{}{}, err
 			}
 			_, err = io.Copy(io.Discard, res.Body)
 			res.Body.Close()
 			if err != nil || res.StatusCode != http.StatusOK {
-				return percentiles{}, fmt.Errorf("relaybench: %s: %s, %w", p.url, res.Status, err)
+				return struct{}{}, fmt.Errorf("relaybench: %s: %s, %w", p.url, res.Status, err)
 			}
 			took = append(took, time.Since(began))
 		}
 		slices.Sort(took)
-		return percentiles{p50: float64(took[len(took)/2]), p99: float64(took[len(took)*99/100])}, nil
+		to.p50, to.p99 = append(to.p50, float64(took[len(took)/2])), append(to.p99, float64(took[len(took)*99/100]))
+		return struct{}{}, nil
 	})
+	return err
 }

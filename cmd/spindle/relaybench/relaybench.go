@@ -5,39 +5,21 @@ package relaybench
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/report"
 	"github.com/spindleloop/spindle/relay"
 )
 
-// Calls are the figures of calls in the process. Every figure is the median of the rounds,
-// and rounds of the different measurements alternate, so that noise meets all of them.
-type Calls struct {
-	// CallNS is the time of a call from a task to a handler on a goroutine, and back.
-	CallNS float64 `json:"call_ns"`
-
-	// ChannelNS is the time of a value that is sent to a goroutine, and one sent back.
-	ChannelNS float64 `json:"go_channel_ns"`
-
-	// WakeNS is the time of a value that a task sends to a goroutine, which wakes the
-	// task by Loop.Post: a call without anything that package relay adds.
-	WakeNS float64 `json:"loop_wake_ns"`
-
-	// Ratio is the median of CallNS / ChannelNS of neighbouring rounds.
-	Ratio float64 `json:"call_channel_ratio"`
-
-	// PerSecond is the number of calls in a second with 64 in flight.
-	PerSecond float64 `json:"calls_per_s"`
-}
-
-// inFlight is the number of calls at a time for Calls.PerSecond.
+// inFlight is the number of calls at a time for the rate of calls.
 const inFlight = 64
 
-// MeasureCalls measures calls in rounds of each calls. It needs about 5 microseconds for
-// each call and round.
-func MeasureCalls(ctx context.Context, rounds, each int) (Calls, error) {
-	var f Calls
+// MeasureCalls measures calls from a task to a handler on a goroutine, in rounds of each calls, beside a value that is
+// sent to a goroutine and one sent back, and a task that sends a value to a goroutine, which wakes it by Loop.Post: a call
+// without anything that package relay adds. It needs about 5 microseconds for each call and round.
+func MeasureCalls(ctx context.Context, rounds, each int) (tables []report.Section, err error) {
 	bus := relay.NewLocal(relay.LocalOptions{})
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ready, served := make(chan struct{}), make(chan error, 1)
@@ -51,57 +33,61 @@ func MeasureCalls(ctx context.Context, rounds, each int) (Calls, error) {
 		<-served
 	}()
 	<-ready
-	err := spindle.Run(ctx, func(ctx context.Context) error {
+	err = spindle.Run(ctx, func(ctx context.Context) error {
 		c, err := relay.NewCaller(ctx, bus, relay.CallerOptions{})
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		f, err = measure(ctx, c, rounds, each)
+		tables, err = measure(ctx, c, rounds, each)
 		return err
 	})
-	return f, err
+	return tables, err
 }
 
-func measure(ctx context.Context, c *relay.Caller, rounds, each int) (f Calls, err error) {
-	var calls, channels, wakes, many, ratios []float64
-	round := func(to *[]float64, fn func(ctx context.Context, n int) error) error {
+func measure(ctx context.Context, c *relay.Caller, rounds, each int) ([]report.Section, error) {
+	body := make([]byte, 64)
+	programs := map[string]func(ctx context.Context, n int) error{
+		"call_ns":      func(ctx context.Context, n int) error { return sequential(ctx, c, body, n) },
+		"calls_per_s":  func(ctx context.Context, n int) error { return concurrent(ctx, c, body, n) },
+		"loop_wake_ns": wakeUps,
+		"go_channel_ns": func(ctx context.Context, n int) error {
+			_, err := spindle.Blocking(ctx, func() (struct{}, error) { channel(body, n); return struct{}{}, nil })
+			return err
+		},
+	}
+	var found report.Tally
+	_, err := report.Interleave(rounds+1, slices.Sorted(maps.Keys(programs)), func(name string, round int) error {
 		began := spindle.Now(ctx)
-		if err := fn(ctx, each); err != nil {
+		if err := programs[name](ctx, each); err != nil {
 			return err
 		}
-		*to = append(*to, float64(spindle.Now(ctx).Sub(began).Nanoseconds())/float64(each))
+		took := float64(spindle.Now(ctx).Sub(began).Nanoseconds()) / float64(each)
+		switch {
+		case round == 0: // it has warmed everything up
+		case name == "calls_per_s":
+			found.Add(name, true, 1e9/took)
+		default:
+			found.Add(name, true, took)
+		}
 		return nil
+	}, func(_ string, err error) error { return fmt.Errorf("relaybench: %w", err) })
+	tables := []report.Section{{
+		Title: "A call from a task to a goroutine and back", Reference: "call",
+		Columns: []report.Column{{Name: "ns", Unit: report.Number, Better: report.Lower}},
+		Rows: []report.Row{
+			{Name: "call", Ours: true, Key: "call_ns"},
+			{Name: "a value there and one back by Go's channels", Key: "go_channel_ns", RatioKey: "call_channel_ratio"},
+			{Name: "a value there, and Loop.Post", Key: "loop_wake_ns"},
+		},
+	}, {
+		Title: "Calls with 64 in flight", Columns: []report.Column{{Name: "calls / s", Unit: report.PerSecond}},
+		Rows: []report.Row{{Name: "call", Ours: true, Key: "calls_per_s"}},
+	}}
+	for _, t := range tables {
+		found.Fill(t.Rows)
 	}
-	body := make([]byte, 64)
-	for i := range rounds + 1 {
-		if i == 1 { // the first one has warmed everything up
-			calls, channels, wakes, many = nil, nil, nil, nil
-		}
-		for to, fn := range map[*[]float64]func(ctx context.Context, n int) error{
-			&calls: func(ctx context.Context, n int) error { return sequential(ctx, c, body, n) },
-			&many:  func(ctx context.Context, n int) error { return concurrent(ctx, c, body, n) },
-			&wakes: wakeUps,
-			&channels: func(ctx context.Context, n int) error {
-				_, err := spindle.Blocking(ctx, func() (struct{}, error) { channel(body, n); return struct{}{}, nil })
-				return err
-			},
-		} {
-			if err := round(to, fn); err != nil {
-				return f, fmt.Errorf("relaybench: %w", err)
-			}
-		}
-	}
-	for i := range calls {
-		ratios = append(ratios, calls[i]/channels[i])
-	}
-	f = Calls{CallNS: median(calls), ChannelNS: median(channels), WakeNS: median(wakes), Ratio: median(ratios), PerSecond: 1e9 / median(many)}
-	return f, nil
-}
-
-func median(all []float64) float64 {
-	slices.Sort(all)
-	return all[len(all)/2]
+	return tables, err
 }
 
 func sequential(ctx context.Context, c *relay.Caller, body []byte, n int) error {

@@ -8,22 +8,14 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/report"
 	"github.com/spindleloop/spindle/relay"
 )
 
-// Waiters are the figures of many calls that wait at the same time.
-type Waiters struct {
-	// Bytes is the memory of a waiter, with its request, stream and slot.
-	Bytes float64
-
-	// CancelStreams is how long it takes to end all of the streams, and CancelTasks from the
-	// end of the scope of as many tasks that call until the last of their calls has returned.
-	CancelStreams time.Duration
-	CancelTasks   time.Duration
-}
-
-// MeasureWaiters measures n calls that no worker answers. Times are the medians of the rounds.
-func MeasureWaiters(ctx context.Context, rounds, n int) (f Waiters, err error) {
+// MeasureWaiters measures n calls that no worker answers: the memory of each with its request, stream and slot,
+// how long it takes to end all of the streams, and from the end of the scope of as many tasks that call until
+// the last of their calls has returned.
+func MeasureWaiters(ctx context.Context, rounds, n int) ([]report.Section, error) {
 	var each, streams, tasks []float64
 	for range rounds {
 		err := spindle.Run(ctx, func(ctx context.Context) error {
@@ -41,21 +33,33 @@ func MeasureWaiters(ctx context.Context, rounds, n int) (f Waiters, err error) {
 			if err != nil {
 				return err
 			}
-			each, streams = append(each, bytes), append(streams, float64(took))
+			each, streams = append(each, bytes), append(streams, took.Seconds()*1e3)
 			if err := drain(ctx, sub, n); err != nil {
 				return err
 			}
 			if took, err = cancelTasks(ctx, c, n); err != nil {
 				return err
 			}
-			tasks = append(tasks, float64(took))
+			tasks = append(tasks, took.Seconds()*1e3)
 			return errors.Join(drain(ctx, sub, n), c.Close())
 		})
 		if err != nil {
-			return f, fmt.Errorf("relaybench: %w", err)
+			return nil, fmt.Errorf("relaybench: %w", err)
 		}
 	}
-	return Waiters{Bytes: median(each), CancelStreams: time.Duration(median(streams)), CancelTasks: time.Duration(median(tasks))}, nil
+	return []report.Section{{
+		Title: "Calls that wait at the same time", Columns: []report.Column{{Name: "calls", Unit: report.Bytes}},
+		Rows: []report.Row{{Name: "calls", Key: "waiters", Figures: [][]float64{{float64(n)}}}},
+	}, {
+		Title: "Memory of a waiter", Columns: []report.Column{{Name: "bytes", Unit: report.Bytes, Better: report.Lower}},
+		Rows: []report.Row{{Name: "call, with request and stream", Ours: true, Key: "waiter_bytes", Figures: [][]float64{each}}},
+	}, {
+		Title: "All of them cancelled", Columns: []report.Column{{Name: "ms", Unit: report.Number, Better: report.Lower}},
+		Rows: []report.Row{
+			{Name: "until the calls of all tasks of a scope have returned", Ours: true, Key: "cancel_all_ms", Figures: [][]float64{tasks}},
+			{Name: "as many streams closed", Ours: true, Key: "cancel_streams_ms", Figures: [][]float64{streams}},
+		},
+	}}, nil
 }
 
 // drain takes the requests of calls that were cancelled out of the queue.
@@ -79,7 +83,7 @@ func cancelStreams(ctx context.Context, c *relay.Caller, n int) (bytes float64, 
 		if err != nil {
 			return 0, 0, err
 		}
-		all[i], err = c.Stream(ctx, "work", nil)
+		all[i], err = c.Stream(ctx, relay.Envelope{Subject: "work"})
 	}
 	if err != nil {
 		return 0, 0, err

@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spindleloop/spindle/cmd/spindle/relaydemo"
 	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/gateway"
 )
@@ -19,7 +19,7 @@ import (
 func TestMain(m *testing.M) { leak.Main(m) }
 
 // shared is a bus that is closed by none of the planes.
-type shared struct{ *relay.Local }
+type shared struct{ relay.Bus }
 
 func (shared) Close() error { return nil }
 
@@ -91,17 +91,12 @@ func stateOf(t *testing.T, url string) (s state) {
 	return s
 }
 
-// until waits for a state.
-func until(t *testing.T, url string, is func(s state) bool) {
+// await waits for a state.
+func await(t *testing.T, url string, is func(s state) bool) {
 	t.Helper()
-	ticks := time.NewTicker(5 * time.Millisecond)
-	defer ticks.Stop()
-	for s := stateOf(t, url); !is(s); s = stateOf(t, url) {
-		select {
-		case <-ticks.C:
-		case <-t.Context().Done():
-			t.Fatalf("%+v", s)
-		}
+	var s state
+	if !until.Tried(func() bool { s = stateOf(t, url); return is(s) }) {
+		t.Fatalf("%+v", s)
 	}
 }
 
@@ -142,10 +137,10 @@ func TestClientThatLeaves(t *testing.T) {
 		fetch(t, ctx, "GET", url+"/work?ms=20000")
 		close(ended)
 	}()
-	until(t, url, func(s state) bool { return s.Workers[0].Busy+s.Workers[1].Busy == 1 && len(s.Waiters) == 1 })
+	await(t, url, func(s state) bool { return s.Workers[0].Busy+s.Workers[1].Busy == 1 && len(s.Waiters) == 1 })
 	leave()
 	<-ended
-	until(t, url, func(s state) bool {
+	await(t, url, func(s state) bool {
 		return s.Calls.Waiting == 0 && s.Calls.CancelsSent == 1 && s.Workers[0].Stopped+s.Workers[1].Stopped == 1 && s.HTTP.ClientGone == 1
 	})
 }
@@ -161,7 +156,7 @@ func TestWorkersAreKilled(t *testing.T) {
 			statuses <- status
 		}()
 	}
-	until(t, url, func(s state) bool { return s.Workers[0].Busy+s.Workers[1].Busy == 4 })
+	await(t, url, func(s state) bool { return s.Workers[0].Busy+s.Workers[1].Busy == 4 })
 	for _, path := range []string{"/workers/1/kill", "/workers/2/kill", "/workers/2/kill"} {
 		if status, text := fetch(t, t.Context(), "POST", url+path); status != http.StatusNoContent {
 			t.Errorf("%s: %d %s", path, status, text)

@@ -33,7 +33,7 @@ func start(t *testing.T, o inspect.Options, more func(ctx context.Context, n *sp
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan *loop.Loop), make(chan error, 1)
 	go func() {
-		ended <- spindle.RunWith(ctx, spindle.Options{Loop: loop.Options{Name: "orders"}}, func(ctx context.Context) error {
+		ended <- spindle.Options{Loop: loop.Options{Name: "orders"}}.Run(ctx, func(ctx context.Context) error {
 			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				n.GoWith(spindle.TaskOptions{Name: "desk"}, desk)
 				if more != nil {
