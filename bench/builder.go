@@ -4,6 +4,9 @@ package main
 
 import (
 	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,21 +14,26 @@ import (
 	"strings"
 
 	"github.com/spindleloop/spindle/bench/peers"
+	"github.com/spindleloop/spindle/internal/tlstest"
 )
 
 // A builder provides the programs to measure: it builds Spindle, compiles the C peers
 // and finds the interpreters. It builds each program once.
 type builder struct {
-	dir         string // a temporary directory for the results
-	root        string // the directory of the module that Spindle is built from
-	benchPath   string // this binary; built for an older version
-	spindlePath string // given by the user, or built
-	tags        string // build tags
-	beforeRoot  string // a checkout of an older version, if the user gave one
-	portable    bool   // also build with portable switching
+	dir         string   // a temporary directory for the results
+	root        string   // the directory of the module that Spindle is built from
+	benchPath   string   // this binary; built for an older version
+	spindlePath string   // given by the user, or built
+	tags        string   // build tags
+	beforeRoot  string   // a checkout of an older version, if the user gave one
+	portable    bool     // also build with portable switching
+	profiles    string   // a directory for profiles of servers, or ""
+	pythons     []string // interpreters to look for modules in
+	main        string   // the directory of the module with the benchmarks
+	packages    string   // a directory with the Python package of an older version, or ""
 	others      map[string]*builder
 
-	built map[string]string // C source to its binary
+	built map[string]string // C source to its binary, and binaries that are there
 }
 
 // notInstalled is the error for a tool that is missing on this machine. It says what to
@@ -44,8 +52,8 @@ func newBuilder(o options) (*builder, error) {
 		return nil, err
 	}
 	return &builder{
-		dir: dir, root: "..", benchPath: self, spindlePath: o.spindle, beforeRoot: o.before, portable: o.portable,
-		others: map[string]*builder{}, built: map[string]string{},
+		dir: dir, root: "..", main: "..", benchPath: self, spindlePath: o.spindle, beforeRoot: o.before, portable: o.portable,
+		profiles: o.profiles, pythons: o.pythons(), others: map[string]*builder{}, built: map[string]string{},
 	}, nil
 }
 
@@ -54,7 +62,7 @@ func (b *builder) close() { os.RemoveAll(b.dir) }
 // other returns the builder of another version of Spindle to compare with: "before" is an
 // older one, and "portable" switches tasks as on a Go version without direct switching.
 func (b *builder) other(version string) (*builder, error) {
-	o := &builder{dir: filepath.Join(b.dir, version), built: map[string]string{}}
+	o := &builder{dir: filepath.Join(b.dir, version), main: b.main, profiles: b.profiles, pythons: b.pythons, built: map[string]string{}}
 	switch {
 	case b.others[version] != nil:
 		return b.others[version], nil
@@ -102,11 +110,15 @@ func (b *builder) build(dir, command string) (string, error) {
 		return "", err
 	}
 	binary := filepath.Join(b.dir, filepath.Base(name))
+	if b.built[binary] != "" {
+		return binary, nil
+	}
 	build := exec.Command("go", "build", "-tags", b.tags, "-o", binary, command)
 	build.Dir = dir
 	if err := run(build); err != nil {
 		return "", err
 	}
+	b.built[binary] = binary
 	return binary, nil
 }
 
@@ -161,24 +173,83 @@ func (b *builder) node() (string, error) {
 	return path, nil
 }
 
-// python returns the path of an interpreter that has the module. It tries the system's
-// interpreter first, because distribution packages such as uvloop are built for it.
+// python returns the path of an interpreter that has the module.
 func (b *builder) python(module string) (string, error) {
-	found := false
-	for _, name := range []string{"/usr/bin/python3", "python3"} {
+	if module == "spindle" && b.tags != "" {
+		return "", notInstalled("the Python package has no portable build")
+	}
+	if module == "spindle" && b.root != b.main {
+		if err := b.installOlder(); err != nil {
+			return "", err
+		}
+		module = "sys"
+	}
+	found := ""
+	for _, name := range b.pythons {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			continue
 		}
-		found = true
+		found = path
 		if exec.Command(path, "-c", "import "+module).Run() == nil {
 			return path, nil
 		}
 	}
-	if !found {
+	if found == "" {
 		return "", notInstalled("no python3; apt-get install python3")
 	}
-	return "", notInstalled(fmt.Sprintf("python3 has no %s; apt-get install python3-%s", module, module))
+	return "", notInstalled(fmt.Sprintf("%s has no %s; pip install %[2]s, and give --python PATH", found, module))
+}
+
+// installOlder builds the Python package of an older version.
+func (b *builder) installOlder() error {
+	if b.packages != "" {
+		return nil
+	}
+	python, err := b.python("pip")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(b.dir, "packages")
+	if err := run(exec.Command(python, "-m", "pip", "install", "-q", "--no-deps", "--target", dir, filepath.Join(b.root, "python"))); err != nil {
+		return err
+	}
+	b.packages = dir
+	return nil
+}
+
+// apps returns the directory of the Python apps.
+func (b *builder) apps() string {
+	dir, err := filepath.Abs(filepath.Join(b.main, "python", "bench"))
+	if err != nil {
+		panic(fmt.Sprintf("bench: %v", err)) // there is no working directory
+	}
+	return dir
+}
+
+// inApps returns the beginning of a command that runs Python with the apps, and with the package of this version.
+func (b *builder) inApps(python string) []string {
+	path := b.apps()
+	if b.packages != "" {
+		path = b.packages + string(os.PathListSeparator) + path
+	}
+	return []string{"env", "-C", b.apps(), "PYTHONPATH=" + path, python}
+}
+
+// certificate returns the name of a file with a certificate and its key, for servers that are not written in Go.
+func (b *builder) certificate() string {
+	name := filepath.Join(b.dir, "certificate.pem")
+	if b.built[name] == "" {
+		made := tlstest.NewAuthority().Issue("localhost")
+		key, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
+		text := append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made.Certificate[0]})...)
+		if err = errors.Join(err, os.WriteFile(name, text, 0o600)); err != nil {
+			panic(fmt.Sprintf("bench: %v", err)) // the directory is ours
+		}
+		b.built[name] = name
+	}
+	return name
 }
 
 // run runs cmd. If it fails, the error includes its output.

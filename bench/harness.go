@@ -4,11 +4,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -18,7 +20,7 @@ import (
 
 	"github.com/spindleloop/spindle/bench/load"
 	"github.com/spindleloop/spindle/bench/proc"
-	"github.com/spindleloop/spindle/bench/report"
+	"github.com/spindleloop/spindle/internal/report"
 )
 
 // A harness runs benchmarks: it starts servers, sends them load and collects the
@@ -30,7 +32,7 @@ type harness struct {
 	serverCPU  int
 	loadCPU    int
 	progress   io.Writer
-	contenders []*contender
+	contenders map[string]*contender           // those that were looked for; nil if not installed
 	failures   []string                        // one line for each server that failed
 	logged     map[string]bool                 // lines that are logged once, not for every benchmark
 	printed    map[string][]map[string]float64 // figures that a program printed, by round
@@ -46,7 +48,7 @@ type contender struct {
 func newHarness(ctx context.Context, o options, progress io.Writer) (*harness, error) {
 	h := &harness{
 		ctx: ctx, o: o, progress: progress,
-		logged:  map[string]bool{},
+		contenders: map[string]*contender{}, logged: map[string]bool{},
 		printed: map[string][]map[string]float64{},
 	}
 	if err := h.chooseCores(); err != nil {
@@ -57,8 +59,8 @@ func newHarness(ctx context.Context, o options, progress io.Writer) (*harness, e
 		return nil, err
 	}
 	const spare = 200 // files that a runtime and its libraries keep open
-	if need := max(o.high, o.idle+o.active, o.conns, o.slow+o.webConns) + spare; need > limit {
-		return nil, fmt.Errorf("the benchmarks need %d open files, but the limit is %d; lower --high, --idle or --conns: %w", need, limit, errUsage)
+	if need := max(o.high, o.idle+o.active, o.conns, o.slow+o.webConns, o.many/manyServers) + spare; need > limit {
+		return nil, fmt.Errorf("the benchmarks need %d open files, but the limit is %d; lower --high, --idle, --many or --conns: %w", need, limit, errUsage)
 	}
 	if h.builder, err = newBuilder(o); err != nil {
 		return nil, err
@@ -100,31 +102,23 @@ func (h *harness) close() { h.builder.close() }
 // logf prints a line about the progress.
 func (h *harness) logf(format string, args ...any) { fmt.Fprintf(h.progress, format+"\n", args...) }
 
-// prepare builds the chosen servers, once for all benchmarks. It logs a line for each
-// server that is not installed.
-func (h *harness) prepare() {
-	if h.contenders != nil {
-		return
-	}
-	h.contenders = []*contender{}
-	for _, v := range variants {
-		if len(h.o.servers) > 0 && !slices.Contains(h.o.servers, v.name) {
-			continue
-		}
-		command, err := v.prepare(h.builder)
-		if err != nil {
-			h.unprepared(v.name, err)
-			continue
-		}
-		h.contenders = append(h.contenders, &contender{v, command})
-	}
-}
-
-// speaking returns the contenders that speak a protocol.
+// speaking returns the chosen servers that speak a protocol. It builds each of them once, and logs a line for
+// each that is not installed.
 func (h *harness) speaking(protocol string) (all []*contender) {
-	h.prepare()
-	for _, c := range h.contenders {
-		if c.speaks == protocol {
+	for _, v := range variants {
+		if !slices.Contains(v.speaks, protocol) || len(h.o.servers) > 0 && !slices.Contains(h.o.servers, v.name) {
+			continue
+		}
+		c, prepared := h.contenders[v.name]
+		if !prepared {
+			if command, err := v.prepare(h.builder); err != nil {
+				h.unprepared(v.name, err)
+			} else {
+				c = &contender{v, command}
+			}
+			h.contenders[v.name] = c
+		}
+		if c != nil {
 			all = append(all, c)
 		}
 	}
@@ -133,9 +127,23 @@ func (h *harness) speaking(protocol string) (all []*contender) {
 
 // hasServersFor reports whether --servers includes a server for a benchmark.
 func (h *harness) hasServersFor(m benchmark) bool {
-	return len(h.o.servers) == 0 || slices.ContainsFunc(variants, func(v variant) bool {
-		return v.speaks == m.speaks && slices.Contains(h.o.servers, v.name)
+	return len(m.speaks) == 0 || len(h.o.servers) == 0 || slices.ContainsFunc(variants, func(v variant) bool {
+		return v.speaksAny(m.speaks) && slices.Contains(h.o.servers, v.name)
 	})
+}
+
+// reference returns the name of the server that others are compared with: that of --reference if it takes
+// part, otherwise the first one of Spindle.
+func (h *harness) reference(names []string) string {
+	if slices.Contains(names, h.o.reference) {
+		return h.o.reference
+	}
+	for _, v := range variants {
+		if v.ours && slices.Contains(names, v.name) {
+			return v.name
+		}
+	}
+	return ""
 }
 
 // unprepared handles the error of a server or program that could not be prepared. It
@@ -154,47 +162,77 @@ func (h *harness) unprepared(name string, err error) {
 
 // fail records that a server failed. The benchmark continues without it.
 func (h *harness) fail(benchmark, name string, err error) {
-	line := fmt.Sprintf("%s: %s: %s", benchmark, name, strings.ReplaceAll(err.Error(), "\n", " | "))
+	text := strings.ReplaceAll(err.Error(), "\n", " | ")
+	if long := len(text) - 500; long > 0 { // a traceback: its end has the reason
+		text = "…" + strings.ToValidUTF8(text[long:], "")
+	}
+	line := fmt.Sprintf("%s: %s: %s", benchmark, name, text)
 	h.failures = append(h.failures, line)
 	h.logf("FAILED %s", line)
 }
 
 // start starts a contender's server.
-func (h *harness) start(c *contender, bufferBytes int) (*proc.Server, error) {
-	var env []string
-	cores := []int{h.serverCPU}
+func (h *harness) start(c *contender, protocol string, bufferBytes int) (*proc.Server, error) {
+	if !c.silent {
+		return proc.StartServer(h.coresOf(c, protocol), c.command(serving{listenAddr, bufferBytes, protocol}), h.environment(c))
+	}
+	ln, err := net.Listen("tcp", listenAddr)
+	if err != nil {
+		return nil, err
+	}
+	addr := ln.Addr().String()
+	ln.Close()
+	return proc.StartAt(addr, h.coresOf(c, protocol), c.command(serving{addr, bufferBytes, protocol}), h.environment(c))
+}
+
+// coresOf returns the cores that a contender runs on.
+func (h *harness) coresOf(c *contender, protocol string) []int {
+	if c.cores > 1 || slices.Contains(pythonOnTwo, protocol) {
+		return []int{h.serverCPU, h.loadCPU} // shared with the load generator
+	}
+	return []int{h.serverCPU}
+}
+
+func (h *harness) environment(c *contender) []string {
 	switch {
 	case c.cores > 1:
-		cores = append(cores, h.loadCPU) // shared with the load generator
-		env = append(env, "GOMAXPROCS="+strconv.Itoa(c.cores))
+		return []string{"GOMAXPROCS=" + strconv.Itoa(c.cores)}
 	case c.goRuntime && h.o.gomaxprocs > 0:
-		env = append(env, "GOMAXPROCS="+strconv.Itoa(h.o.gomaxprocs))
+		return []string{"GOMAXPROCS=" + strconv.Itoa(h.o.gomaxprocs)}
 	}
-	return proc.StartServer(cores, c.command(listenAddr, bufferBytes), env)
+	return nil
 }
 
 // loadLimit is how long a load process may run beyond its window: it opens some ten
 // thousand connections, and servers may be slow to answer.
 const loadLimit = 90 * time.Second
 
+// loadCores returns the cores for the process of a plan. Where several share the machine, they have all of it.
+func (h *harness) loadCores(p load.Plan) []int {
+	if p.Rest > 0 {
+		return []int{h.serverCPU, h.loadCPU}
+	}
+	return []int{h.loadCPU}
+}
+
 // load runs a plan against a server, in a separate process.
 func (h *harness) load(s *proc.Server, p load.Plan) (load.Result, error) {
 	p.Addr, p.Pid = s.Addr, s.Pid
-	p.SizeBytes = h.o.size
-	p.Spin = h.serverCPU != h.loadCPU
+	p.SizeBytes = cmp.Or(p.SizeBytes, h.o.size)
+	p.Spin = h.serverCPU != h.loadCPU && p.Rest == 0
 	var r load.Result
 	plan, err := json.Marshal(p)
 	if err != nil {
 		return r, err
 	}
-	ctx, cancel := context.WithTimeout(h.ctx, p.Warmup+p.Window+loadLimit)
+	ctx, cancel := context.WithTimeout(h.ctx, p.Warmup+p.Window+p.Rest+loadLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, h.builder.benchPath, "load", string(plan))
 	// The runtime's preemption signals would interrupt the system calls.
 	cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := proc.StartOn([]int{h.loadCPU}, cmd); err != nil {
+	if err := proc.StartOn(h.loadCores(p), cmd); err != nil {
 		return r, err
 	}
 	if err := cmd.Wait(); err != nil {
@@ -209,65 +247,28 @@ func (h *harness) load(s *proc.Server, p load.Plan) (load.Result, error) {
 	return r, nil
 }
 
-// A tally collects the rows of a section, round by round.
-type tally struct {
-	rows map[string]*report.Row
-}
-
-// add appends one round's figures, in the order of the columns.
-func (t *tally) add(name string, ours bool, figures ...float64) {
-	if t.rows == nil {
-		t.rows = map[string]*report.Row{}
-	}
-	r := t.rows[name]
-	if r == nil {
-		r = &report.Row{Name: name, Ours: ours, Figures: make([][]float64, len(figures))}
-		t.rows[name] = r
-	}
-	for i, f := range figures {
-		r.Figures[i] = append(r.Figures[i], f)
-	}
-}
-
-// ordered returns the rows in the order of names.
-func (t *tally) ordered(names []string) []report.Row {
-	var rows []report.Row
-	for _, name := range names {
-		if r := t.rows[name]; r != nil {
-			rows = append(rows, *r)
-		}
-	}
-	return rows
-}
-
 // errNothing is the error of a benchmark without a working server.
 var errNothing = errors.New("nothing to measure")
 
-// rounds calls measure for each name in each round. Every other round is in reverse
-// order, so that the effect of a server on the next one evens out. If measure fails, the
-// name takes no further part, because figures of a broken server cannot be trusted.
-// rounds returns the names that succeeded in every round.
+// rounds measures each name in each round, as report.Interleave does. If a measurement fails, that is recorded
+// as a failure.
 func (h *harness) rounds(benchmark string, names []string, measure func(name string, round int) error) ([]string, error) {
-	names = slices.Clone(names)
-	for round := range h.o.rounds {
-		h.logf("%s: round %d of %d, %d to measure", benchmark, round+1, h.o.rounds, len(names))
-		order := slices.Clone(names)
-		if round%2 == 1 {
-			slices.Reverse(order)
+	logged := -1
+	names, err := report.Interleave(h.o.rounds, names, func(name string, round int) error {
+		if round > logged {
+			logged = round
+			h.logf("%s: round %d of %d", benchmark, round+1, h.o.rounds)
 		}
-		for _, name := range order {
-			err := measure(name, round)
-			if h.ctx.Err() != nil {
-				return nil, context.Cause(h.ctx)
-			}
-			if err != nil {
-				h.fail(benchmark, name, err)
-				names = slices.DeleteFunc(names, func(n string) bool { return n == name })
-			}
+		return measure(name, round)
+	}, func(name string, err error) error {
+		if h.ctx.Err() != nil {
+			return context.Cause(h.ctx)
 		}
+		h.fail(benchmark, name, err)
+		return nil
+	})
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("%s: %w", benchmark, errNothing)
 	}
-	if len(names) == 0 {
-		return nil, fmt.Errorf("%s: %w", benchmark, errNothing)
-	}
-	return names, nil
+	return names, err
 }

@@ -29,6 +29,10 @@ Examples:
   go run .                                      all of it, about half an hour
   go run . echo pipeline                        two benchmarks
   go run . --servers spindle-protocol,gnet echo two servers
+  go run . kinds                                memory of idle connections of every kind
+  go run . http2 grpc attacks many              those need h2load, or all of the machine
+  go run . --python env/bin/python python-servers python-loops
+  go run . --before DIR --servers spindle-lean,spindle-lean-before http
   go run . --rounds 21 --window 3s echo         closer figures
   go run . --smoke                              check that everything works
   go run . chart ../docs/figures.md HTTP        draw a recorded table as SVG
@@ -41,8 +45,20 @@ Flags:
 func listText() string {
 	var b strings.Builder
 	b.WriteString("Benchmarks:\n")
-	for _, m := range benchmarks {
-		fmt.Fprintf(&b, "  %-13s %s\n", m.name, m.about)
+	for _, asked := range []bool{false, true} {
+		if asked {
+			b.WriteString("Benchmarks that run if they are named, or their group is:\n")
+		}
+		for _, m := range benchmarks {
+			if m.asked != asked {
+				continue
+			}
+			about := m.about
+			if m.group != "" {
+				about += " (" + m.group + ")"
+			}
+			fmt.Fprintf(&b, "  %-22s %s\n", m.name, about)
+		}
 	}
 	fmt.Fprintf(&b, "Servers (those not installed are left out):\n  %s\n", strings.Join(variantNames(), " "))
 	return b.String()

@@ -26,7 +26,7 @@ import (
 	"github.com/spindleloop/spindle/bench/load"
 	"github.com/spindleloop/spindle/bench/peers"
 	"github.com/spindleloop/spindle/bench/proc"
-	"github.com/spindleloop/spindle/bench/report"
+	"github.com/spindleloop/spindle/internal/report"
 )
 
 func main() {
@@ -107,6 +107,9 @@ func serve(args []string, stdout io.Writer) error {
 	fs := newFlagSet("serve")
 	addr := fs.String("addr", listenAddr, "")
 	buffer := fs.Int("buffer", 4096, "")
+	tls := fs.Bool("tls", false, "")
+	http2 := fs.Bool("http2", false, "")
+	profiles := fs.String("profiles", "", "")
 	if err := parse(fs, args); err != nil {
 		return err
 	}
@@ -119,7 +122,10 @@ func serve(args []string, stdout io.Writer) error {
 	if _, err := proc.RaiseFileLimit(); err != nil {
 		return err
 	}
-	return peers.Serve(fs.Arg(0), *addr, *buffer, stdout)
+	if err := proc.Profile(*profiles, fs.Arg(0)); err != nil {
+		return err
+	}
+	return peers.Serve(fs.Arg(0), peers.Options{Addr: *addr, BufferBytes: *buffer, TLS: *tls, HTTP2: *http2}, stdout)
 }
 
 // generate runs one load plan, given as JSON. The harness starts it as a child process,

@@ -6,13 +6,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spindleloop/spindle/bench/peers"
-	"github.com/spindleloop/spindle/bench/report"
+	"github.com/spindleloop/spindle/internal/report"
 )
 
 // TestMain lets the harness start the test binary as a server or a load generator.
@@ -40,6 +41,7 @@ func TestUsageErrorsPrintOneLineAndExitWithCode2(t *testing.T) {
 		{[]string{"--size", "8"}, "--size"},
 		{[]string{"--depth", "1000"}, "--depth"},
 		{[]string{"--low", "10", "--high", "10"}, "--low"},
+		{[]string{"--many", "5"}, "--many"},
 		{[]string{"--high", "100000000"}, "open files"},
 		{[]string{"--server-cpu", "5000"}, "no core 5000"},
 		{[]string{"--spindle", "/no/such/file"}, "--spindle"},
@@ -149,7 +151,7 @@ func bench(t *testing.T, wantCode int, args ...string) (sections []report.Sectio
 }
 
 func TestGoPeersEndToEnd(t *testing.T) {
-	echo := goPeers("")
+	echo := goPeers(inEcho)
 	sections, table, _ := bench(t, 0, "--rounds", "2", "--window", window, "--servers", strings.Join(echo, ","),
 		"--reference", "gnet", "echo", "pipeline", "memory", "idle10k")
 	if len(sections) != 4 || strings.Count(table, "gnet ÷ it") != 3 {
@@ -172,7 +174,7 @@ func TestGoPeersEndToEnd(t *testing.T) {
 // goPeers returns the servers linked into this binary that speak a protocol.
 func goPeers(protocol string) (names []string) {
 	for _, v := range variants {
-		if v.speaks == protocol && slices.Contains(peers.Names(), v.name) {
+		if slices.Contains(v.speaks, protocol) && slices.Contains(peers.Names(), v.name) {
 			names = append(names, v.name)
 		}
 	}
@@ -181,8 +183,8 @@ func goPeers(protocol string) (names []string) {
 
 func TestWebServersEndToEnd(t *testing.T) {
 	sections, table, _ := bench(t, 0, "--rounds", "1", "--window", window, "--web-conns", "8", "--low", "20", "--high", "60",
-		"--servers", strings.Join(goPeers(inHTTP), ","), "http", "http-pipeline", "http-memory")
-	if len(sections) != 7 || strings.Count(table, "spindle-inline ÷ it") != 2 {
+		"--servers", strings.Join(goPeers(inHTTP), ","), "http", "http-pipeline", "memory-http")
+	if len(sections) != 3 || strings.Count(table, "spindle-lean ÷ it") != 3 {
 		t.Fatalf("%d sections:\n%s", len(sections), table)
 	}
 	for _, s := range sections {
@@ -192,9 +194,44 @@ func TestWebServersEndToEnd(t *testing.T) {
 	}
 }
 
+// TestEncryptedAndMultiplexedConnectionsHaveMemory measures idle connections of clients that need the standard library.
+func TestEncryptedAndMultiplexedConnectionsHaveMemory(t *testing.T) {
+	sections, table, _ := bench(t, 0, "--rounds", "1", "--low", "9", "--high", "60", "--servers", "gonet,nethttp,spindle-lean,spindle-inline",
+		"memory-tls", "memory-https", "memory-http2", "memory-http2-tls")
+	for i, rows := range []int{1, 3, 3, 3} {
+		if len(sections) != 4 || len(sections[i].Rows) != rows {
+			t.Fatalf("want rows %d in section %d:\n%s", rows, i, table)
+		}
+	}
+}
+
+func TestHTTP2EndToEnd(t *testing.T) {
+	if _, err := exec.LookPath("h2load"); err != nil {
+		t.Skip("no h2load; apt-get install nghttp2-client")
+	}
+	sections, table, _ := bench(t, 0, "--servers", "nethttp,spindle-lean", "http2")
+	if len(sections) != len(muxedLoads)-1 || strings.Count(table, "spindle-lean ÷ it") != len(sections) {
+		t.Errorf("%d sections:\n%s", len(sections), table)
+	}
+}
+
+func TestAttacksEndToEnd(t *testing.T) {
+	sections, table, _ := bench(t, 0, "--servers", "spindle-inline", "attacks")
+	if len(sections) != 1 || len(sections[0].Rows) != 3 || sections[0].Rows[0].Name != "nothing" {
+		t.Errorf("%s", table)
+	}
+}
+
+func TestManyConnectionsEndToEnd(t *testing.T) {
+	sections, table, _ := bench(t, 0, "--servers", "gonet", "many")
+	if len(sections) != 1 || len(sections[0].Rows) != 1 || !strings.Contains(table, "## 600 connections") {
+		t.Errorf("%s", table)
+	}
+}
+
 func TestWebSocketServersEndToEnd(t *testing.T) {
 	sections, table, _ := bench(t, 0, "--rounds", "1", "--window", window, "--conns", "8", "--low", "20", "--high", "60",
-		"--servers", strings.Join(append(goPeers(inWebSocket), "nbio-ws"), ","), "ws", "ws-memory")
+		"--servers", strings.Join(append(goPeers(inWebSocket), "nbio-ws"), ","), "ws", "memory-ws")
 	if len(sections) != 2 || strings.Count(table, "spindle-socket ÷ it") != 2 {
 		t.Fatalf("%d sections:\n%s", len(sections), table)
 	}

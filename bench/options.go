@@ -30,6 +30,8 @@ type options struct {
 	size      int
 	depth     int
 	low, high int // for memory
+	many      int // for many
+	rest      time.Duration
 
 	gomaxprocs int
 	serverCPU  int // -1: the first core this process may use
@@ -38,6 +40,8 @@ type options struct {
 	spindle    string
 	before     string
 	portable   bool
+	python     string
+	profiles   string
 	out        string
 	smoke      bool
 	list       bool
@@ -48,6 +52,7 @@ type options struct {
 var smoke = map[string]string{
 	"rounds": "1", "window": "200ms", "warmup": "50ms", "conns": "20",
 	"active": "20", "idle": "300", "slow": "300", "web-conns": "20", "low": "100", "high": "500",
+	"many": "600", "rest": "100ms",
 }
 
 func optionFlags(o *options) (fs *flag.FlagSet, servers *string) {
@@ -65,12 +70,16 @@ func optionFlags(o *options) (fs *flag.FlagSet, servers *string) {
 	fs.IntVar(&o.high, "high", 15000, "connections at the upper point of memory")
 	fs.IntVar(&o.active, "active", 100, "busy connections of idle10k")
 	fs.IntVar(&o.idle, "idle", 10000, "idle connections of idle10k")
+	fs.IntVar(&o.many, "many", 50_000, "connections of many")
+	fs.DurationVar(&o.rest, "rest", 10*time.Second, "time for which the connections of many are idle")
 	fs.IntVar(&o.gomaxprocs, "gomaxprocs", 1, "GOMAXPROCS of servers written in Go; 0 leaves it to them")
 	fs.IntVar(&o.serverCPU, "server-cpu", -1, "`core` of the servers (default the first)")
 	fs.IntVar(&o.loadCPU, "load-cpu", -1, "`core` of the load generator (default the second)")
-	fs.StringVar(&o.reference, "reference", "", "the `server` to compare the others with (default the first of Spindle)")
+	fs.StringVar(&o.reference, "reference", "", "the `server` to compare the others with (default the first of Spindle in a benchmark)")
 	fs.StringVar(&o.before, "before", "", "`directory` of a checkout of an older version, to compare a change with (servers NAME-before)")
 	fs.BoolVar(&o.portable, "portable", false, "also measure Spindle with portable switching of tasks (servers NAME-portable)")
+	fs.StringVar(&o.python, "python", "", "`path` of the interpreter of Python servers and loops (default python3; of uvloop and asyncio the system's)")
+	fs.StringVar(&o.profiles, "profiles", "", "`directory` for CPU profiles of servers written in Go")
 	fs.StringVar(&o.spindle, "spindle", "", "`path` of a built spindle command (default: build ../cmd/spindle)")
 	fs.StringVar(&o.out, "out", "results", "`directory` for results.md, results.svg and results.json")
 	fs.BoolVar(&o.smoke, "smoke", false, "run everything once, very briefly: checks that it works, not how fast")
@@ -105,9 +114,6 @@ func parseOptions(args []string) (options, error) {
 			return o, fmt.Errorf("no benchmark %q; there are %s: %w", name, strings.Join(benchmarkNames(), ", "), errUsage)
 		}
 	}
-	if len(o.benchmarks) == 0 {
-		o.benchmarks = benchmarkNames()
-	}
 	if *servers != "" {
 		o.servers = strings.Split(*servers, ",")
 	}
@@ -120,10 +126,6 @@ func parseOptions(args []string) (options, error) {
 }
 
 func (o *options) check() error {
-	if o.reference == "" {
-		i := slices.IndexFunc(variants, func(v variant) bool { return v.ours })
-		o.reference = variants[i].name
-	}
 	rules := []struct {
 		broken bool
 		rule   string
@@ -140,7 +142,8 @@ func (o *options) check() error {
 		{o.depth < 1 || o.depth > 256, "--depth must be between 1 and 256"},
 		{o.low < 1 || o.high <= o.low, "--low must be at least 1 and --high above it"},
 		{o.gomaxprocs < 0, "--gomaxprocs must not be negative"},
-		{!known(o.reference, variantNames()), fmt.Sprintf("--reference: no server %q", o.reference)},
+		{o.many < 2*manyServers, "--many must be at least 6"},
+		{o.reference != "" && !known(o.reference, variantNames()), fmt.Sprintf("--reference: no server %q", o.reference)},
 	}
 	for _, r := range rules {
 		if r.broken {
@@ -148,6 +151,18 @@ func (o *options) check() error {
 		}
 	}
 	return nil
+}
+
+// pythons returns the interpreters to look for modules in. Packages of a distribution, such as uvloop, are
+// for the system's, but the servers and loops of the Python benchmarks must have the same.
+func (o *options) pythons() []string {
+	if o.python != "" {
+		return []string{o.python}
+	}
+	if slices.ContainsFunc(benchmarks, func(m benchmark) bool { return m.python() && m.chosen(o.benchmarks) }) {
+		return []string{"python3"}
+	}
+	return []string{"/usr/bin/python3", "python3"}
 }
 
 // newFlagSet returns a flag set that prints nothing itself, so that a mistake prints one

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/bench/proc"
-	"github.com/spindleloop/spindle/bench/report"
+	"github.com/spindleloop/spindle/internal/report"
 )
 
 // A program prints one flat JSON object of figures.
@@ -23,7 +23,8 @@ type program struct {
 	ours    bool
 	prepare func(*builder) (argv []string, err error)
 	// effort returns the arguments that say how much to measure.
-	effort func(options) []string
+	effort   func(options) []string
+	twoCores bool // it runs on both
 }
 
 var programs = []program{
@@ -51,6 +52,28 @@ var programs = []program{
 	}},
 	{name: "uvloop", effort: peerEffort, prepare: pythonTurns("uvloop")},
 	{name: "asyncio", effort: peerEffort, prepare: pythonTurns("asyncio")},
+	{name: "spindle.sim", ours: true, effort: worldsEffort, prepare: worlds("spindle")},
+	{name: "simloop", effort: worldsEffort, prepare: worlds("simloop")},
+	{name: "spindle.sim processes", ours: true, effort: worldsEffort, prepare: worlds("processes"), twoCores: true},
+}
+
+// worlds returns the command of python/bench/worlds.py.
+func worlds(what string) func(b *builder) ([]string, error) {
+	return func(b *builder) ([]string, error) {
+		module := what
+		if what == "processes" {
+			module = "spindle"
+		}
+		python, err := b.python(module)
+		return append(b.inApps(python), "worlds.py", what), err
+	}
+}
+
+func worldsEffort(o options) []string {
+	if o.smoke {
+		return []string{"60"}
+	}
+	return []string{"1500"}
 }
 
 // spindleEffort selects only the figures that the peers print too.
@@ -153,6 +176,19 @@ func timerSources(key string) []source {
 	}
 }
 
+var worldComparisons = []comparison{
+	{"Worlds", "An echo server and three clients of ten lines each: how many a minute of CPU has.", "worlds / minute of CPU", []source{
+		{"spindle", "spindle.sim", "worlds_per_cpu_minute"}, {"simloop", "simloop", "worlds_per_cpu_minute"},
+	}, false},
+	{"Worlds in two processes", "The same seeds in one process, with --processes 2, and in two commands that know nothing of each other.", "seeds / s", []source{
+		{"spindle", "spindle.sim processes", "several_per_s"}, {"one process", "spindle.sim processes", "one_per_s"}, {"two commands", "spindle.sim processes", "apart_per_s"},
+	}, false},
+}
+
+func runWorlds(h *harness) ([]report.Section, error) {
+	return h.comparePrograms("worlds", worldComparisons)
+}
+
 var taskComparisons = []comparison{
 	{"Switches", "Two tasks that yield to each other, beside a bare iter.Pull there and back.", "switches / s", taskSources("switch_ns", "iter.Pull", "pull_ns"), true},
 	{"Tasks started", "A task started and finished, beside a goroutine.", "tasks / s", taskSources("spawn_ns", "goroutine", "goroutine_ns"), true},
@@ -186,7 +222,7 @@ func runTimers(h *harness) ([]report.Section, error) {
 // servers' core.
 func (h *harness) comparePrograms(name string, comparisons []comparison) ([]report.Section, error) {
 	var names []string
-	commands := map[string][]string{}
+	commands, twoCores := map[string][]string{}, map[string]bool{}
 	for _, p := range programs {
 		if !slices.ContainsFunc(comparisons, func(c comparison) bool { return c.uses(p.name) }) || !h.chosen(p) {
 			continue
@@ -195,6 +231,9 @@ func (h *harness) comparePrograms(name string, comparisons []comparison) ([]repo
 		if err != nil {
 			h.unprepared(p.name, err)
 			continue
+		}
+		if p.twoCores {
+			twoCores[p.name] = true
 		}
 		names = append(names, p.name)
 		commands[p.name] = append(argv, p.effort(h.o)...)
@@ -205,7 +244,7 @@ func (h *harness) comparePrograms(name string, comparisons []comparison) ([]repo
 		if round < len(h.printed[program]) {
 			return nil
 		}
-		figures, err := h.figures(commands[program])
+		figures, err := h.figures(commands[program], twoCores[program])
 		if err == nil {
 			h.printed[program] = append(h.printed[program], figures)
 		}
@@ -214,7 +253,7 @@ func (h *harness) comparePrograms(name string, comparisons []comparison) ([]repo
 	if err != nil {
 		return nil, err
 	}
-	tallies := make([]tally, len(comparisons))
+	tallies := make([]report.Tally, len(comparisons))
 	for _, program := range names {
 		for _, figures := range h.printed[program] {
 			if err := fill(tallies, comparisons, program, figures); err != nil {
@@ -228,13 +267,13 @@ func (h *harness) comparePrograms(name string, comparisons []comparison) ([]repo
 		for _, s := range c.sources {
 			rows = append(rows, s.row)
 		}
-		if len(tallies[i].rows) == 0 {
+		if len(tallies[i].Rows(rows)) == 0 {
 			continue
 		}
 		sections = append(sections, report.Section{
 			Name: name, Title: c.title, Note: c.note,
 			Columns:   []report.Column{{Name: c.column, Unit: report.PerSecond}},
-			Rows:      tallies[i].ordered(rows),
+			Rows:      tallies[i].Rows(rows),
 			Reference: "spindle",
 		})
 	}
@@ -260,13 +299,17 @@ func (h *harness) chosen(p program) bool {
 const programLimit = 5 * time.Minute
 
 // figures runs a program and parses its output.
-func (h *harness) figures(argv []string) (map[string]float64, error) {
+func (h *harness) figures(argv []string, twoCores bool) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(h.ctx, programLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := proc.StartOn([]int{h.serverCPU}, cmd); err != nil {
+	cores := []int{h.serverCPU}
+	if twoCores {
+		cores = append(cores, h.loadCPU)
+	}
+	if err := proc.StartOn(cores, cmd); err != nil {
 		return nil, err
 	}
 	if err := cmd.Wait(); err != nil {
@@ -288,7 +331,7 @@ func parseFigures(data []byte) (map[string]float64, error) {
 }
 
 // fill adds a program's figures to the rows that come from it.
-func fill(tallies []tally, comparisons []comparison, program string, figures map[string]float64) error {
+func fill(tallies []report.Tally, comparisons []comparison, program string, figures map[string]float64) error {
 	for i, c := range comparisons {
 		for _, s := range c.sources {
 			if s.program != program {
@@ -301,7 +344,7 @@ func fill(tallies []tally, comparisons []comparison, program string, figures map
 			if c.nanoseconds {
 				v = 1e9 / v
 			}
-			tallies[i].add(s.row, s.row == "spindle", v)
+			tallies[i].Add(s.row, s.row == "spindle", v)
 		}
 	}
 	return nil

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spindleloop/spindle/bench/load"
+	"github.com/spindleloop/spindle/bench/peers"
 	"github.com/spindleloop/spindle/bench/proc"
-	"github.com/spindleloop/spindle/bench/report"
+	"github.com/spindleloop/spindle/internal/report"
 )
 
 // busyShare is the utilisation below which a process counts as not saturated.
@@ -25,7 +27,7 @@ type serverSet struct {
 func (h *harness) startServers(benchmark, protocol string, bufferBytes int) (*serverSet, error) {
 	set := &serverSet{contenders: map[string]*contender{}, servers: map[string]*proc.Server{}}
 	for _, c := range h.speaking(protocol) {
-		s, err := h.start(c, bufferBytes)
+		s, err := h.start(c, protocol, bufferBytes)
 		if err != nil {
 			h.fail(benchmark, c.name, err)
 			continue
@@ -45,52 +47,31 @@ func (set *serverSet) stop() {
 	}
 }
 
-func runEcho(h *harness) ([]report.Section, error) {
-	return h.throughput("echo", "Echo", 1)
-}
-
-func runPipeline(h *harness) ([]report.Section, error) {
-	return h.throughput("pipeline", "Pipelined echo", h.o.depth)
-}
-
-func runEchoTwo(h *harness) ([]report.Section, error) {
-	s, err := h.answers("echo-two", echoOnTwo, load.Plan{Conns: h.o.conns, Depth: 1})
-	if err != nil {
-		return nil, err
-	}
-	s.Title, s.Reference = "Echo on two loops", "spindle-protocol-2"
-	s.Note = fmt.Sprintf("%d connections, %d bytes, two loops on two cores, one core shared with the load generator.", h.o.conns, h.o.size)
-	return []report.Section{s}, nil
-}
-
-// throughput measures closed-loop echo with depth messages in flight on each
-// connection.
-func (h *harness) throughput(name, title string, depth int) ([]report.Section, error) {
-	s, err := h.answers(name, "", load.Plan{Conns: h.o.conns, Depth: depth})
-	if err != nil {
-		return nil, err
-	}
-	s.Title, s.Reference = title, h.o.reference
-	s.Note = fmt.Sprintf("%d connections, %d in flight on each, %d bytes, one server core; latency is of a whole burst.",
-		h.o.conns, depth, h.o.size)
-	return []report.Section{s}, nil
+// closed returns a benchmark in which connections send the next burst of messages when all of the last are answered.
+func closed(name, about, protocol, title, note string, plan func(options) load.Plan) benchmark {
+	return benchmark{name: name, about: about, speaks: []string{protocol}, run: func(h *harness) ([]report.Section, error) {
+		p := plan(h.o)
+		s, err := h.answers(name, protocol, p)
+		s.Title, s.Note = title, fmt.Sprintf(note, p.Conns, p.Depth, cmp.Or(len(p.Body), h.o.size))
+		return []report.Section{s}, err
+	}}
 }
 
 // answers measures how many messages the servers of a protocol answer.
 func (h *harness) answers(name, protocol string, plan load.Plan) (report.Section, error) {
-	set, err := h.startServers(name, protocol, h.o.size*plan.Depth)
+	set, err := h.startServers(name, protocol, cmp.Or(plan.SizeBytes, h.o.size)*plan.Depth)
 	if err != nil {
 		return report.Section{}, err
 	}
 	defer set.stop()
-	var t tally
+	var t report.Tally
 	plan.Warmup, plan.Window = h.o.warmup, h.o.window
 	names, err := h.rounds(name, set.names, func(server string, _ int) error {
 		r, err := h.load(set.servers[server], plan)
 		if err != nil {
 			return err
 		}
-		t.add(server, set.contenders[server].ours, r.PerCPUSecond(), r.PerSecond(),
+		t.Add(server, set.contenders[server].ours, r.PerCPUSecond(), r.PerSecond(),
 			r.P50.Seconds()*1e6, r.P99.Seconds()*1e6, r.Utilisation(), r.LoadBusy)
 		return nil
 	})
@@ -107,7 +88,8 @@ func (h *harness) answers(name, protocol string, plan load.Plan) (report.Section
 			{Name: "CPU ÷ wall", Unit: report.Share},
 			{Name: "load's", Unit: report.Share},
 		},
-		Rows: t.ordered(names),
+		Rows:      t.Rows(names),
+		Reference: h.reference(names),
 	}
 	for i := range s.Rows {
 		figures := s.Rows[i].Figures
@@ -132,7 +114,7 @@ func idleMark(server, load float64) string {
 // runIdle compares each server with itself: the same load with and without many idle
 // connections.
 func runIdle(h *harness) ([]report.Section, error) {
-	s, err := h.kept("idle10k", "", load.Plan{Conns: h.o.active, Depth: 1}, func(p *load.Plan) { p.Idle = h.o.idle })
+	s, err := h.kept("idle10k", inEcho, load.Plan{Conns: h.o.active, Depth: 1}, func(p *load.Plan) { p.Idle = h.o.idle })
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +131,7 @@ func (h *harness) kept(name, protocol string, base load.Plan, addConns func(*loa
 		return report.Section{}, err
 	}
 	defer set.stop()
-	var t tally
+	var t report.Tally
 	base.Warmup, base.Window = h.o.warmup, h.o.window
 	extended := base
 	addConns(&extended)
@@ -169,7 +151,7 @@ func (h *harness) kept(name, protocol string, base load.Plan, addConns func(*loa
 			results[p] = r
 		}
 		with, without := results[&extended], results[&base]
-		t.add(server, set.contenders[server].ours, with.PerCPUSecond()/without.PerCPUSecond(),
+		t.Add(server, set.contenders[server].ours, with.PerCPUSecond()/without.PerCPUSecond(),
 			with.PerCPUSecond(), without.PerCPUSecond(), with.P99.Seconds()*1e6, without.P99.Seconds()*1e6)
 		return nil
 	})
@@ -185,6 +167,23 @@ func (h *harness) kept(name, protocol string, base load.Plan, addConns func(*loa
 			{Name: "p99 µs with", Unit: report.Microseconds, Better: report.Lower},
 			{Name: "without", Unit: report.Microseconds, Better: report.Lower},
 		},
-		Rows: t.ordered(names),
+		Rows: t.Rows(names),
 	}, nil
+}
+
+// plaintext is the request to web servers, and its answer.
+var plaintext = load.Plan{Path: peers.Path, Body: peers.Body}
+
+// runSlowloris compares each web server with itself while many connections send only the
+// beginning of a request.
+func runSlowloris(h *harness) ([]report.Section, error) {
+	plan := plaintext
+	plan.Conns, plan.Depth = h.o.webConns, 1
+	s, err := h.kept("slowloris", inHTTP, plan, func(p *load.Plan) { p.Slow = h.o.slow })
+	if err != nil {
+		return nil, err
+	}
+	s.Title = fmt.Sprintf("Throughput kept with %s slow clients", count(h.o.slow))
+	s.Note = fmt.Sprintf("%d busy connections, and others that never finish their header; each server against itself without those, in the same round.", h.o.webConns)
+	return []report.Section{s}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,54 +18,97 @@ import (
 type variant struct {
 	name string
 	ours bool
-	// speaks is the protocol and setting of the server; "" is plain echo.
-	speaks string
+	// speaks are the protocols and settings of the server.
+	speaks []string
 	// goRuntime servers are started with GOMAXPROCS set.
 	goRuntime bool
 	// cores is the number of cores it runs on; 0 means one.
 	cores int
+	// alone is no server: the command does the work itself, and prints its rate.
+	alone bool
+	// silent servers do not announce their address.
+	silent bool
 	// prepare builds what the server needs and returns its command line, or an
 	// error that says what is not installed. It runs once.
 	prepare func(*builder) (command, error)
 }
 
-// A command returns the arguments that start a server on addr. BufferBytes is the size
-// of the bursts that the load generator sends.
-type command func(addr string, bufferBytes int) []string
+// speaksAny reports whether v speaks one of the protocols.
+func (v variant) speaksAny(protocols []string) bool {
+	return slices.ContainsFunc(v.speaks, func(p string) bool { return slices.Contains(protocols, p) })
+}
+
+// A command returns the arguments that start a server.
+type command func(s serving) []string
+
+// serving says what a server is started for. BufferBytes is the size of the bursts that the load
+// generator sends.
+type serving struct {
+	addr        string
+	bufferBytes int
+	protocol    string // one that the variant speaks
+}
+
+// What servers speak.
+const (
+	inEcho      = "echo"
+	inTLS       = "echo over TLS"
+	echoOnTwo   = "echo on two cores"
+	inHTTP      = "HTTP"
+	inHTTPS     = "HTTPS"
+	inHTTP2     = "HTTP/2"
+	inHTTP2TLS  = "HTTP/2 over TLS"
+	inGRPC      = "gRPC"
+	inWebSocket = "WebSocket"
+)
+
+var (
+	echoes   = []string{inEcho}
+	web1     = []string{inHTTP, inHTTPS}
+	webs     = []string{inHTTP, inHTTPS, inHTTP2, inHTTP2TLS}
+	sockets  = []string{inWebSocket}
+	twoCores = []string{echoOnTwo}
+)
 
 // variants lists the servers in the order in which a round measures them. The first
-// one of Spindle is the reference of all ratios unless --reference names another.
-var variants = withVersions([]variant{
-	{name: "spindle-protocol", ours: true, goRuntime: true, prepare: spindleEcho("protocol", 1)},
-	{name: "spindle-coroutine", ours: true, goRuntime: true, prepare: spindleEcho("coroutine", 1)},
-	{name: "c-epoll", prepare: cServer("epoll.c")},
-	{name: "libuv", prepare: cServer("uv.c", "-luv")},
-	goPeer("gnet"),
-	goPeer("evio"),
-	goPeer("nbio"),
-	goPeer("netpoll"),
-	goPeer("gaio"),
-	goPeer("gonet"),
-	{name: "node", prepare: nodeServer},
-	{name: "uvloop", prepare: pythonServer("uvloop")},
-	{name: "asyncio", prepare: pythonServer("asyncio")},
+// one of Spindle in a benchmark is the reference of its ratios unless --reference names another.
+var variants = withVersions(slices.Concat([]variant{
+	{name: "spindle-protocol", ours: true, speaks: []string{inEcho, inTLS}, goRuntime: true, prepare: spindleEcho("protocol", 1)},
+	{name: "spindle-coroutine", ours: true, speaks: []string{inEcho, inTLS}, goRuntime: true, prepare: spindleEcho("coroutine", 1)},
+	{name: "c-epoll", speaks: echoes, prepare: cServer("epoll.c")},
+	{name: "libuv", speaks: echoes, prepare: cServer("uv.c", "-luv")},
+	linked("gnet", echoes),
+	linked("evio", echoes),
+	linked("nbio", echoes),
+	linked("netpoll", echoes),
+	linked("gaio", echoes),
+	linked("gonet", []string{inEcho, inTLS}),
+	{name: "node", speaks: echoes, prepare: nodeServer},
+	{name: "uvloop", speaks: append(loopProtocols(), inEcho), prepare: pythonServer("uvloop")},
+	{name: "asyncio", speaks: append(loopProtocols(), inEcho), prepare: pythonServer("asyncio")},
 	onTwo(variant{name: "spindle-protocol", ours: true, goRuntime: true, prepare: spindleEcho("protocol", 2)}),
 	onTwo(variant{name: "spindle-coroutine", ours: true, goRuntime: true, prepare: spindleEcho("coroutine", 2)}),
-	onTwo(goPeer("gnet")),
-	onTwo(goPeer("gonet")),
-	webServer("spindle-lean"),
-	webServer("spindle-inline"),
-	webServer("spindle-goroutine"),
-	webServer("nethttp"),
-	webServer("fasthttp"),
-	rustServer("hyper"),
-	rustServer("axum"),
-	rustServer("may_minihttp"),
-	wsServer("spindle-socket"),
-	wsServer("spindle-conn"),
-	wsServer("gorilla"),
-	{name: "nbio-ws", speaks: inWebSocket, goRuntime: true, prepare: nbioWebSocket},
-})
+	onTwo(linked("gnet", nil)),
+	onTwo(linked("gonet", nil)),
+	linked("spindle-lean", webs),
+	linked("spindle-inline", webs),
+	linked("spindle-goroutine", webs),
+	linked("nethttp", webs),
+	linked("fasthttp", web1),
+	rustServer("hyper", inHTTP, inHTTP2),
+	rustServer("axum", inHTTP),
+	rustServer("may_minihttp", inHTTP),
+	linked("spindle-socket", sockets),
+	linked("spindle-conn", sockets),
+	linked("gorilla", sockets),
+	{name: "nbio-ws", speaks: sockets, goRuntime: true, prepare: ownCommand("nbiows")},
+	grpcServer("webgrpc-inline"),
+	grpcServer("webgrpc-goroutine"),
+	grpcServer("grpc-go"),
+	grpcServer("ServeHTTP-web"),
+	grpcServer("ServeHTTP-nethttp"),
+	grpcServer("ServeHTTP-alone"),
+}, pythonVariants))
 
 // withVersions adds, after each server of Spindle, the same server in other versions:
 // NAME-before, which takes part if --before names a checkout of an older version, and
@@ -92,31 +136,11 @@ func withVersions(today []variant) (all []variant) {
 	return all
 }
 
-// What servers speak, besides plain echo.
-const (
-	echoOnTwo   = "echo on two cores"
-	inHTTP      = "HTTP"
-	inWebSocket = "WebSocket"
-)
-
 // onTwo returns the row of an echo server with two loops, on two cores.
 func onTwo(v variant) variant {
 	v.name += "-2"
-	v.speaks = echoOnTwo
+	v.speaks = twoCores
 	v.cores = 2
-	return v
-}
-
-// webServer returns the row of an HTTP server linked into this binary.
-func webServer(name string) variant { return linked(name, inHTTP) }
-
-// wsServer returns the row of a WebSocket server linked into this binary.
-func wsServer(name string) variant { return linked(name, inWebSocket) }
-
-func linked(name, speaks string) variant {
-	v := goPeer(name)
-	v.speaks = speaks
-	v.ours = strings.HasPrefix(name, "spindle-")
 	return v
 }
 
@@ -126,43 +150,72 @@ func spindleEcho(model string, loops int) func(*builder) (command, error) {
 		if err != nil {
 			return nil, err
 		}
-		return func(addr string, _ int) []string {
-			return []string{binary, "echo", "--addr", addr, "--model", model, "--loops", strconv.Itoa(loops)}
+		return func(s serving) []string {
+			network := "tcp"
+			if s.protocol == inTLS {
+				network = "tls"
+			}
+			return []string{binary, "echo", "--addr", s.addr, "--network", network, "--model", model, "--loops", strconv.Itoa(loops)}
 		}, nil
 	}
 }
 
-// goPeer returns the row of a server linked into this binary.
-func goPeer(name string) variant {
-	return variant{name: name, goRuntime: true, prepare: func(b *builder) (command, error) {
+// linked returns the row of a server linked into this binary.
+func linked(name string, speaks []string) variant {
+	return variant{name: name, ours: strings.HasPrefix(name, "spindle-"), speaks: speaks, goRuntime: true, prepare: func(b *builder) (command, error) {
 		self, err := b.bench()
 		if err != nil {
 			return nil, err
 		}
-		return func(addr string, bufferBytes int) []string {
-			return []string{self, "serve", "--addr", addr, "--buffer", strconv.Itoa(bufferBytes), name}
+		return func(s serving) []string {
+			argv := []string{self, "serve", "--addr", s.addr, "--buffer", strconv.Itoa(s.bufferBytes)}
+			if b.profiles != "" { // an older version may not have the flag
+				argv = append(argv, "--profiles", b.profiles)
+			}
+			if s.protocol == inTLS || s.protocol == inHTTPS || s.protocol == inHTTP2TLS {
+				argv = append(argv, "--tls")
+			}
+			if s.protocol == inHTTP2 || s.protocol == inHTTP2TLS {
+				argv = append(argv, "--http2")
+			}
+			return append(argv, strings.TrimSuffix(name, "-2"))
 		}, nil
 	}}
 }
 
 // rustServer returns the row of an HTTP server in Rust.
-func rustServer(name string) variant {
-	return variant{name: name, speaks: inHTTP, prepare: func(*builder) (command, error) {
+func rustServer(name string, speaks ...string) variant {
+	return variant{name: name, speaks: speaks, prepare: func(*builder) (command, error) {
 		binary, err := rust.Build()
 		if errors.Is(err, rust.ErrNotInstalled) {
 			return nil, notInstalled(err.Error())
 		}
-		return func(addr string, _ int) []string { return hostPort([]string{binary, name}, addr) }, err
+		return func(s serving) []string {
+			if s.protocol == inHTTP2 {
+				return hostPort([]string{binary, name + "-http2"}, s.addr)
+			}
+			return hostPort([]string{binary, name}, s.addr)
+		}, err
 	}}
 }
 
-// nbioWebSocket builds the command of nbio's WebSocket server.
-func nbioWebSocket(b *builder) (command, error) {
-	binary, err := b.build(filepath.Join(b.root, "bench"), "./nbiows")
-	if err != nil {
-		return nil, err
+// ownCommand builds a server that is a command of its own, in a folder of this module.
+func ownCommand(folder string, args ...string) func(b *builder) (command, error) {
+	return func(b *builder) (command, error) {
+		binary, err := b.build(filepath.Join(b.root, "bench"), "./"+folder)
+		if err != nil {
+			return nil, err
+		}
+		return func(s serving) []string { return append([]string{binary, "--addr", s.addr}, args...) }, nil
 	}
-	return func(addr string, _ int) []string { return []string{binary, "--addr", addr} }, nil
+}
+
+// grpcServer returns the row of a gRPC server.
+func grpcServer(name string) variant {
+	return variant{
+		name: name, ours: strings.HasPrefix(name, "webgrpc"), speaks: []string{inGRPC}, goRuntime: true,
+		alone: name == "ServeHTTP-alone", prepare: ownCommand("grpc", name),
+	}
 }
 
 func cServer(source string, libraries ...string) func(*builder) (command, error) {
@@ -171,7 +224,7 @@ func cServer(source string, libraries ...string) func(*builder) (command, error)
 		if err != nil {
 			return nil, err
 		}
-		return func(addr string, _ int) []string { return hostPort([]string{binary}, addr) }, nil
+		return func(s serving) []string { return hostPort([]string{binary}, s.addr) }, nil
 	}
 }
 
@@ -184,20 +237,22 @@ func nodeServer(b *builder) (command, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(addr string, _ int) []string { return hostPort([]string{node, script}, addr) }, nil
+	return func(s serving) []string { return hostPort([]string{node, script}, s.addr) }, nil
 }
 
 func pythonServer(loop string) func(*builder) (command, error) {
 	return func(b *builder) (command, error) {
-		python, err := b.python(loop)
-		if err != nil {
-			return nil, err
-		}
 		script, err := b.source("python/echo.py")
 		if err != nil {
 			return nil, err
 		}
-		return func(addr string, _ int) []string { return hostPort([]string{python, script, loop}, addr) }, nil
+		python, err := b.python(loop)
+		if err != nil {
+			return nil, err
+		}
+		return func(s serving) []string {
+			return append(hostPort(append(b.inApps(python), script, loop), s.addr), loopArguments(b, s.protocol)...)
+		}, nil
 	}
 }
 

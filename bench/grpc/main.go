@@ -1,10 +1,12 @@
-// Grpc compares gRPC servers under h2load: unary calls with 64 bytes, for each second of the
-// server's CPU.
+// Command grpc is a gRPC server with calls that echo, or a client that checks one. It is a command of its own
+// so that the bench command does not link gRPC.
 //
-//	go run ./grpc
+//	grpc --addr 127.0.0.1:0 webgrpc-inline
+//	grpc --check 127.0.0.1:1234
+//	grpc --calls 15000 --at-once 512 ServeHTTP-alone
 //
-// One is grpc-go with its own transport, two are its Server.ServeHTTP on package web and on net/http, and
-// two are package webgrpc. Every server has one loop, or one Go processor.
+// One is grpc-go with its own transport, three are its Server.ServeHTTP on package web, on net/http and
+// without any server, and two are package webgrpc.
 package main
 
 import (
@@ -17,8 +19,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -26,31 +26,31 @@ import (
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/spindleloop/spindle/bench/h2load"
+	"github.com/spindleloop/spindle/bench/proc"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/web"
 	"github.com/spindleloop/spindle/web/webgrpc"
 )
 
-var (
-	load    h2load.Load
-	serveAs = flag.String("serve", "", "serve as this server; for the processes that are measured")
-	only    = flag.String("servers", "grpc-go,ServeHTTP,ServeHTTP-net/http,goroutine,inline", "which servers; ratios are to the first one")
-)
-
 func main() {
-	load.Flags()
+	addr := flag.String("addr", "127.0.0.1:0", "where to listen")
+	checked := flag.String("check", "", "check the server at this address")
+	calls := flag.Int("calls", 0, "calls of ServeHTTP-alone")
+	atOnce := flag.Int("at-once", 1, "how many of them at a time")
+	profiles := flag.String("profiles", "", "a directory for CPU profiles")
 	flag.Parse()
-	var err error
-	if *serveAs != "" {
-		if err = load.Profile(*serveAs); err == nil {
-			err = serve(*serveAs)
-		}
-	} else {
-		err = compare(strings.Split(*only, ","))
+	err := proc.Profile(*profiles, flag.Arg(0))
+	switch {
+	case err != nil:
+	case *checked != "":
+		err = check(*checked)
+	case flag.Arg(0) == "ServeHTTP-alone":
+		err = serveAlone(*calls, *atOnce)
+	default:
+		err = serve(flag.Arg(0), *addr)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, "grpc:", err)
 		os.Exit(1)
 	}
 }
@@ -65,23 +65,6 @@ func (echo) UnaryCall(_ context.Context, r *testgrpc.SimpleRequest) (*testgrpc.S
 }
 
 var request = &testgrpc.SimpleRequest{Payload: &testgrpc.Payload{Body: make([]byte, 64)}}
-
-func compare(kinds []string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	var servers []*h2load.Server
-	for _, kind := range kinds {
-		servers = append(servers, &h2load.Server{Name: kind, Command: []string{self, "-serve", kind, "-profiles", load.Profiles}})
-	}
-	if load.Body, err = call(); err != nil {
-		return err
-	}
-	load.Path = testgrpc.TestService_UnaryCall_FullMethodName
-	load.Header = []string{"content-type: application/grpc", "te: trailers"}
-	return h2load.Compare(servers, load, check)
-}
 
 // call returns the body of a call: the message and its length.
 func call() ([]byte, error) {
@@ -106,33 +89,28 @@ func check(addr string) error {
 }
 
 // serve runs a server. It prints its address.
-func serve(kind string) error {
-	runtime.GOMAXPROCS(1)
+func serve(kind, addr string) error {
 	s := &web.Server{Protocols: new(http.Protocols)}
 	s.Protocols.SetUnencryptedHTTP2(true)
 	theirs, ours := grpc.NewServer(), &webgrpc.Server{}
 	testgrpc.RegisterTestServiceServer(theirs, echo{})
 	testgrpc.RegisterTestServiceServer(ours, echo{})
 	switch kind {
-	case "grpc-go":
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+	case "grpc-go", "ServeHTTP-nethttp":
+		ln, err := net.Listen("tcp", addr)
 		if err != nil {
 			return err
 		}
-		fmt.Println(h2load.Announcement + ln.Addr().String())
-		return theirs.Serve(ln)
-	case "ServeHTTP-net/http":
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
+		fmt.Println("listening on", ln.Addr())
+		if kind == "grpc-go" {
+			return theirs.Serve(ln)
 		}
-		fmt.Println(h2load.Announcement + ln.Addr().String())
 		return (&http.Server{Handler: theirs, Protocols: s.Protocols}).Serve(ln)
-	case "ServeHTTP":
+	case "ServeHTTP-web":
 		s.Handler = theirs
-	case "goroutine":
+	case "webgrpc-goroutine":
 		s.Handler = ours
-	case "inline":
+	case "webgrpc-inline":
 		s.Handler = web.Inline(ours)
 	default:
 		return fmt.Errorf("unknown server %q", kind)
@@ -141,10 +119,10 @@ func serve(kind string) error {
 	if err != nil {
 		return err
 	}
-	sv, err := s.Listen(l, "tcp", "127.0.0.1:0")
+	sv, err := s.Listen(l, "tcp", addr)
 	if err != nil {
 		return err
 	}
-	fmt.Println(h2load.Announcement + sv.Addr().String())
+	fmt.Println("listening on", sv.Addr())
 	return l.Run(context.Background())
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/spindleloop/spindle/bench/proc"
@@ -27,9 +28,10 @@ type Plan struct {
 	Conns     int
 	SizeBytes int
 	Depth     int
-	// If Path is not empty, the messages are GET requests for it, of any size. The
-	// server must answer each with Body.
-	Path, Body string
+	// If Path is not empty, the messages are HTTP requests for it: GET, or POST of Upload.
+	// The server must answer each with a response that ends in Body.
+	Path, Body          string
+	Upload, ContentType string
 	// WebSocket sends WebSocket messages of up to 125 bytes.
 	WebSocket bool
 	// Idle is the number of further connections that echo one message and then only
@@ -44,6 +46,13 @@ type Plan struct {
 	// MemorySteps are ascending numbers of idle connections at which the server's
 	// memory is read. They are opened instead of Idle.
 	MemorySteps []int
+	// Client is a client of the standard library, for what the generator does not speak: "tls" or
+	// "udp" echoes, and "http" makes requests. With MemorySteps it is "tls", "https", "h2c" or "h2".
+	Client string
+	// Rate is the number of requests per second of the client "http". Zero means as many as are answered.
+	Rate float64
+	// Rest, if it is not zero, is how long all connections are idle. Then each is tried again.
+	Rest time.Duration
 	// Spin polls without ever sleeping. It keeps the cost of waking the load process
 	// out of the server's writes, and needs a separate core.
 	Spin bool
@@ -61,6 +70,12 @@ type Result struct {
 	LoadBusy float64
 	// RSSBytes is the server's resident memory at each of MemorySteps.
 	RSSBytes []int64
+	// TrimmedBytes is that after the server has returned what a collection frees, and LiveBytes
+	// its live objects and stacks. Only HTTP servers written in Go have them.
+	TrimmedBytes, LiveBytes []int64
+	// Opened is how long it took to open all connections, RestCPU the server's CPU time in Rest, and
+	// Again how long it took to try all connections after it.
+	Opened, RestCPU, Again time.Duration
 }
 
 // PerCPUSecond returns the number of answers for each second of the server's CPU time.
@@ -80,6 +95,9 @@ func Run(p Plan) (Result, error) {
 	if err := p.check(); err != nil {
 		return Result{}, err
 	}
+	if p.Client != "" {
+		return runClient(p)
+	}
 	total := p.Conns + p.Idle
 	if n := len(p.MemorySteps); n > 0 {
 		total += p.MemorySteps[n-1]
@@ -91,17 +109,19 @@ func Run(p Plan) (Result, error) {
 	defer c.close()
 	var r Result
 	for _, step := range p.MemorySteps {
+		begun := time.Now()
 		if err := c.open(step - len(c.conns)); err != nil {
 			return Result{}, err
 		}
-		if err := proc.Settle(p.Pid, settleLimit); err != nil {
+		r.Opened += time.Since(begun)
+		if err := r.readMemory(p.Pid); err != nil {
 			return Result{}, err
 		}
-		rss, err := proc.RSS(p.Pid)
-		if err != nil {
+	}
+	if p.Rest > 0 {
+		if err := c.rest(p, &r); err != nil {
 			return Result{}, err
 		}
-		r.RSSBytes = append(r.RSSBytes, rss)
 	}
 	if err := c.open(p.Idle + p.Conns); err != nil {
 		return Result{}, err
@@ -117,6 +137,43 @@ func Run(p Plan) (Result, error) {
 	return r, nil
 }
 
+// readMemory appends the server's resident memory when it is idle.
+func (r *Result) readMemory(pid int) error {
+	if err := proc.Settle(pid, settleLimit); err != nil {
+		return err
+	}
+	rss, err := proc.RSS(pid)
+	r.RSSBytes = append(r.RSSBytes, rss)
+	return err
+}
+
+// rest leaves all connections idle for a while, and then sends a message on each.
+func (c *client) rest(p Plan, r *Result) error {
+	before, err := proc.CPUTime(p.Pid)
+	if err != nil {
+		return err
+	}
+	time.Sleep(p.Rest)
+	after, err := proc.CPUTime(p.Pid)
+	if err != nil {
+		return err
+	}
+	r.RestCPU = after - before
+	begun := time.Now()
+	for i := range c.conns {
+		if err := c.send(i, 1); err != nil {
+			return err
+		}
+		if c.waiting == openTogether || i == len(c.conns)-1 {
+			if err := c.drain(); err != nil {
+				return err
+			}
+		}
+	}
+	r.Again = time.Since(begun)
+	return nil
+}
+
 func (p Plan) check() error {
 	addr, err := netip.ParseAddrPort(p.Addr)
 	switch {
@@ -125,7 +182,7 @@ func (p Plan) check() error {
 	case !addr.Addr().Is4() || !addr.Addr().IsLoopback():
 		// The generator binds to 127.0.0.x and must never reach another machine.
 		return fmt.Errorf("load: %s is not an IPv4 loopback address", p.Addr)
-	case p.Path == "" && p.SizeBytes < headerBytes:
+	case p.Path == "" && p.Client == "" && p.SizeBytes < headerBytes:
 		return fmt.Errorf("load: a message needs %d bytes for its number", headerBytes)
 	case p.WebSocket && p.SizeBytes > 125:
 		return errors.New("load: WebSocket messages must not exceed 125 bytes")
@@ -133,6 +190,8 @@ func (p Plan) check() error {
 		return errors.New("load: depth must be at least 1")
 	case p.Window > 0 && p.Conns < 1:
 		return errors.New("load: no connections to measure with")
+	case p.Client != "" && !slices.Contains([]string{"tls", "udp", "http", "https", "h2c", "h2"}, p.Client):
+		return fmt.Errorf("load: no client %q", p.Client)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func (e *echoes) verify(i int, seq uint64, in []byte) error {
 	return nil
 }
 
-// requests is HTTP with GET requests. All answers to the same request have the same
+// requests is HTTP with equal requests. All answers to the same request have the same
 // length, because the length of a date is fixed. A first request finds that length.
 type requests struct {
 	out    []byte // a complete burst
@@ -89,8 +89,17 @@ const firstRequestLimit = 5 * time.Second
 // The text after the code is up to the server.
 var statusOK = []byte("HTTP/1.1 200 ")
 
+// request returns the request of a plan with a Path.
+func (p Plan) request() string {
+	if p.Upload == "" {
+		return "GET " + p.Path + " HTTP/1.1\r\nHost: " + p.Addr + "\r\n\r\n"
+	}
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+		p.Path, p.Addr, p.ContentType, len(p.Upload), p.Upload)
+}
+
 func newRequests(p Plan) (*requests, error) {
-	request := "GET " + p.Path + " HTTP/1.1\r\nHost: " + p.Addr + "\r\n\r\n"
+	request := p.request()
 	r := &requests{each: len(request), body: []byte(p.Body)}
 	r.out = []byte(strings.Repeat(request, p.Depth))
 	nc, err := net.DialTimeout("tcp", p.Addr, firstRequestLimit)

@@ -1,6 +1,9 @@
 package peers
 
-import "net"
+import (
+	"crypto/tls"
+	"net"
+)
 
 // serveGoNet serves with package net: a goroutine for each connection, blocked in Read. Go
 // sets TCP_NODELAY by default.
@@ -10,6 +13,9 @@ func serveGoNet(o Options) error {
 		return err
 	}
 	o.Ready(ln.Addr())
+	if _, config := o.protocols(); config != nil {
+		ln = tls.NewListener(ln, config)
+	}
 	for {
 		conn, err := ln.Accept()
 		if err != nil {

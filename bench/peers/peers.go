@@ -22,6 +22,8 @@ type Options struct {
 	// each connection use it as the buffer's size, which is best for both speed and
 	// memory.
 	BufferBytes int
+	// TLS and HTTP2 say what an HTTP server speaks, with a certificate of its own.
+	TLS, HTTP2 bool
 	// Ready is called once with the real address, when the server accepts
 	// connections.
 	Ready func(net.Addr)
@@ -58,14 +60,11 @@ func Names() []string {
 }
 
 // Serve runs the named peer and prints "listening on ADDR" to out when it is ready.
-func Serve(name, addr string, bufferBytes int, out io.Writer) error {
+func Serve(name string, o Options, out io.Writer) error {
 	serve, ok := servers[name]
 	if !ok {
 		return fmt.Errorf("peers: no server %q; there are %v", name, Names())
 	}
-	return serve(Options{
-		Addr:        addr,
-		BufferBytes: bufferBytes,
-		Ready:       func(addr net.Addr) { fmt.Fprintf(out, "listening on %s\n", addr) },
-	})
+	o.Ready = func(addr net.Addr) { fmt.Fprintf(out, "listening on %s\n", addr) }
+	return serve(o)
 }

@@ -8,16 +8,18 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// CPUTime returns the user and system time that all threads of process pid have used so
-// far. It reads the process's CPU clock, which counts nanoseconds. /proc/PID/stat counts
+// CPUTime returns the user and system time that all threads of process pid and of its descendants have
+// used so far. It reads their CPU clocks, which count nanoseconds. /proc/PID/stat counts
 // ticks of 10 ms, too coarse for a window of a second.
-func CPUTime(pid int) (time.Duration, error) {
+func CPUTime(pid int) (total time.Duration, err error) {
 	var ts unix.Timespec
 	// The ID of another process's CPU clock, as in clock_getcpuclockid(3):
 	// CPUCLOCK_SCHED (2), for the process and not one thread.
@@ -25,7 +27,21 @@ func CPUTime(pid int) (time.Duration, error) {
 	if err := unix.ClockGettime(clock, &ts); err != nil {
 		return 0, fmt.Errorf("proc: CPU clock of process %d: %w", pid, err)
 	}
-	return time.Duration(ts.Nano()), nil
+	total = time.Duration(ts.Nano())
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, file := range threads {
+		children, _ := os.ReadFile(file) // the thread may have ended
+		for _, child := range strings.Fields(string(children)) {
+			n, err := strconv.Atoi(child)
+			if err != nil {
+				return 0, err
+			}
+			if used, err := CPUTime(n); err == nil { // otherwise it has ended
+				total += used
+			}
+		}
+	}
+	return total, nil
 }
 
 // RSS returns the resident memory of process pid in bytes.

@@ -36,10 +36,31 @@ type Server struct {
 // StartServer runs argv on the given cores and waits until it has announced its
 // address on standard output. The environment is ours with env added.
 func StartServer(cores []int, argv, env []string) (*Server, error) {
+	return start(cores, argv, env, scanAddress)
+}
+
+// StartAt is StartServer for a server that is told to listen on addr and does not announce it.
+func StartAt(addr string, cores []int, argv, env []string) (*Server, error) {
+	return start(cores, argv, env, func(out io.Reader, found chan<- string) {
+		go func() {
+			for end := time.Now().Add(startLimit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+				if c, err := net.Dial("tcp", addr); err == nil {
+					c.Close()
+					found <- addr
+					return
+				}
+			}
+		}()
+		io.Copy(io.Discard, out)
+	})
+}
+
+func start(cores []int, argv, env []string, find func(out io.Reader, found chan<- string)) (*Server, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), env...)
-	// If the harness is killed, its servers must not keep running.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// If the harness is killed, its servers must not keep running. A server may have workers, which are in
+	// its group.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	s := &Server{cmd: cmd, stderr: &tail{}, exited: make(chan error, 1)}
 	cmd.Stderr = s.stderr
 	out, err := cmd.StdoutPipe()
@@ -52,7 +73,7 @@ func StartServer(cores []int, argv, env []string) (*Server, error) {
 	s.Pid = cmd.Process.Pid
 	found := make(chan string, 1)
 	go func() {
-		scanAddress(out, found)
+		find(out, found)
 		s.exited <- cmd.Wait() // only after the pipe has been read completely
 	}()
 	limit := time.NewTimer(startLimit)
@@ -105,7 +126,7 @@ func (s *Server) Stop() {
 	case err := <-s.exited:
 		s.exited <- err
 	case <-limit.C:
-		s.cmd.Process.Kill()
+		syscall.Kill(-s.Pid, syscall.SIGKILL)
 		err := <-s.exited
 		s.exited <- err
 	}
@@ -155,4 +176,19 @@ func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return string(bytes.TrimSpace(t.buf))
+}
+
+// Used returns the CPU time that the server uses while fn runs, and how long that takes.
+func (s *Server) Used(fn func() error) (cpu, wall time.Duration, err error) {
+	before, err := CPUTime(s.Pid)
+	if err != nil {
+		return 0, 0, err
+	}
+	begun := time.Now()
+	if err := fn(); err != nil {
+		return 0, 0, err
+	}
+	wall = time.Since(begun)
+	after, err := CPUTime(s.Pid)
+	return after - before, wall, err
 }

@@ -2,7 +2,8 @@
 // descriptor to the code that waits for the byte. It reads the counters of a build with coverage,
 // so the numbers come from the program, and not from a table that a person keeps:
 //
-//	cd bench && go run -cover -covermode=atomic -coverpkg=github.com/spindleloop/spindle/... ./walks
+//	cd bench && go run . walks    # builds and runs this
+//	cd bench && go run -cover -covermode=atomic -coverpkg=github.com/spindleloop/spindle/... ./walks -list
 //
 // A function is on the walk if it is called for each of many bytes. Inlined functions count as
 // well: the compiler adds the counters before it inlines.

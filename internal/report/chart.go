@@ -20,13 +20,17 @@ const (
 	sectionGap  = 26
 )
 
-const (
-	inkColour   = "#1f2430"
-	faintColour = "#6b7280"
-	peerColour  = "#b8c0cc"
-	ourColour   = "#e4572e"
-	rangeColour = "#4b5563"
-)
+// style has the colours, by class, for light and dark surroundings. The picture follows the colour scheme of
+// the page that shows it.
+const style = `<style>
+svg { --paper: #ffffff; --ink: #1f2430; --faint: #6b7280; --peer: #b8c0cc; --ours: #e4572e; --range: #4b5563; }
+@media (prefers-color-scheme: dark) {
+  svg { --paper: #14161c; --ink: #e6e8ee; --faint: #9aa3b2; --peer: #4a5364; --ours: #f0693f; --range: #c3c9d4; }
+}
+.paper { fill: var(--paper) } .ink { fill: var(--ink) } .faint { fill: var(--faint) }
+.peer { fill: var(--peer) } .ours { fill: var(--ours) } .range { stroke: var(--range); fill: none }
+</style>
+`
 
 // chart is the drawing of one section.
 type chart struct {
@@ -95,7 +99,8 @@ func draw(charts []chart) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="Helvetica, Arial, sans-serif" font-size="13">`+"\n",
 		chartWidth, height, chartWidth, height)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", chartWidth, height)
+	b.WriteString(style)
+	fmt.Fprintf(&b, `<rect class="paper" width="%d" height="%d"/>`+"\n", chartWidth, height)
 	y := margin
 	for _, c := range charts {
 		c.draw(&b, y)
@@ -106,8 +111,8 @@ func draw(charts []chart) string {
 }
 
 func (c chart) draw(b *strings.Builder, top int) {
-	label(b, margin, top+14, `font-size="16" font-weight="bold"`, inkColour, c.title)
-	label(b, margin, top+36, `font-size="12"`, faintColour, c.caption)
+	label(b, margin, top+14, `font-size="16" font-weight="bold"`, "ink", c.title)
+	label(b, margin, top+36, `font-size="12"`, "faint", c.caption)
 	longest := 0.0
 	for _, r := range c.bars {
 		longest = max(longest, r.max)
@@ -122,28 +127,28 @@ func (c chart) draw(b *strings.Builder, top int) {
 }
 
 func (r bar) draw(b *strings.Builder, top int, scale float64) {
-	colour, weight := peerColour, ""
+	class, weight := "peer", ""
 	if r.ours {
-		colour, weight = ourColour, `font-weight="bold"`
+		class, weight = "ours", `font-weight="bold"`
 	}
 	left, middle := margin+nameWidth, top+barHeight/2
-	label(b, left-10, middle+4, `text-anchor="end" `+weight, inkColour, r.name)
-	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%.1f" height="%d" rx="2" fill="%s"/>`+"\n",
-		left, top, max(r.median*scale, 1), barHeight, colour)
+	label(b, left-10, middle+4, `text-anchor="end" `+weight, "ink", r.name)
+	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%.1f" height="%d" rx="2" class="%s"/>`+"\n",
+		left, top, max(r.median*scale, 1), barHeight, class)
 	low, high := float64(left)+max(r.min, 0)*scale, float64(left)+max(r.max, 0)*scale
 	if high-low >= 2 {
-		fmt.Fprintf(b, `<path d="M%.1f %d H%.1f M%.1f %d v6 M%.1f %d v6" stroke="%s" fill="none"/>`+"\n",
-			low, middle, high, low, middle-3, high, middle-3, rangeColour)
+		fmt.Fprintf(b, `<path d="M%.1f %d H%.1f M%.1f %d v6 M%.1f %d v6" class="range"/>`+"\n",
+			low, middle, high, low, middle-3, high, middle-3)
 	}
 	at := int(max(high, float64(left)+r.median*scale)) + 8
-	label(b, at, middle+4, weight, inkColour, r.text)
+	label(b, at, middle+4, weight, "ink", r.text)
 	if r.ratio != "" {
-		label(b, at+ratioOffset, middle+4, "", faintColour, r.ratio)
+		label(b, at+ratioOffset, middle+4, "", "faint", r.ratio)
 	}
 }
 
-func label(b *strings.Builder, x, y int, attributes, colour, text string) {
-	fmt.Fprintf(b, `<text x="%d" y="%d" fill="%s" %s>`, x, y, colour, attributes)
+func label(b *strings.Builder, x, y int, attributes, class, text string) {
+	fmt.Fprintf(b, `<text x="%d" y="%d" class="%s" %s>`, x, y, class, attributes)
 	xml.EscapeText(b, []byte(text))
 	b.WriteString("</text>\n")
 }

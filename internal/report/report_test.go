@@ -4,10 +4,11 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"maps"
 	"strings"
 	"testing"
 
-	"github.com/spindleloop/spindle/bench/report"
+	"github.com/spindleloop/spindle/internal/report"
 )
 
 // section returns a section in which Spindle has twice the figures of a peer, in rounds of
@@ -136,5 +137,67 @@ func TestUnitFormat(t *testing.T) {
 		if got := tt.unit.Format(tt.v); got != tt.want {
 			t.Errorf("%v in unit %d: %q, want %q", tt.v, tt.unit, got, tt.want)
 		}
+	}
+}
+
+// A chart names its colours only in its style, which has them for light and dark pages.
+func TestChartsFollowTheColourScheme(t *testing.T) {
+	svg := report.Chart([]report.Section{section()})
+	style, drawing, ok := strings.Cut(svg, "</style>")
+	if !ok || !strings.Contains(style, "prefers-color-scheme: dark") || strings.Contains(drawing, "#") {
+		t.Errorf("the colours are not all in the style:\n%s", svg)
+	}
+}
+
+func TestMatrix(t *testing.T) {
+	one, two := section(), section()
+	one.Title, two.Title, two.Rows = "One", "Two", two.Rows[:2]
+	want := `## All
+
+|     | spindle |           ÷ peer |          ÷ quick |
+|-----|--------:|-----------------:|-----------------:|
+| One |  200.0k | 2.00 (2.00–2.00) | 0.10 (0.06–0.10) |
+| Two |  200.0k | 2.00 (2.00–2.00) |                  |
+`
+	if got := report.Matrix("All", []report.Section{one, two}); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := report.Matrix("All", []report.Section{one}); got != "" {
+		t.Errorf("of one section it is %q", got)
+	}
+	two.Reference = "peer"
+	if got := report.Matrix("All", []report.Section{one, two}); got != "" {
+		t.Errorf("with two references it is %q", got)
+	}
+}
+
+// A round measures all names before the next begins, every other one in reverse, and a name that has failed has no
+// more turns.
+func TestInterleave(t *testing.T) {
+	var order []string
+	names, err := report.Interleave(3, []string{"a", "b", "c"}, func(name string, round int) error {
+		order = append(order, name)
+		if name == "b" && round == 1 {
+			return io.EOF
+		}
+		return nil
+	}, func(name string, err error) error { return nil })
+	if got := strings.Join(order, ""); err != nil || got != "abccbaac" || strings.Join(names, "") != "ac" {
+		t.Errorf("%s, %v, %v", got, names, err)
+	}
+	if _, err := report.Interleave(1, []string{"a"}, func(string, int) error { return io.EOF }, func(_ string, err error) error { return err }); !errors.Is(err, io.EOF) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestFlat(t *testing.T) {
+	s := section()
+	s.Rows[0].Key, s.Rows[1].Key, s.Rows[1].RatioKey = "ours_per_s", "peer_per_s", "ratio"
+	want := map[string]float64{"ours_per_s": 200e3, "peer_per_s": 100e3, "ratio": 2}
+	if got := report.Flat([]report.Section{s}); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := report.Flat([]report.Section{{Columns: s.Columns, Rows: []report.Row{{Key: "a", Figures: [][]float64{{1234.5678}}}, {Key: "b", Figures: [][]float64{{0.12345}}}}}}); got["a"] != 1235 || got["b"] != 0.123 {
+		t.Errorf("meaningless digits: %v", got)
 	}
 }

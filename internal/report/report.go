@@ -12,6 +12,7 @@ import (
 // A Section is one benchmark: the same figures of every row, round by round.
 type Section struct {
 	Name  string // the name on the command line
+	Group string // of several benchmarks; may be empty
 	Title string
 	Note  string // a sentence under the title; may be empty
 	// Columns are the figures. Rows are compared by the first one.
@@ -47,6 +48,7 @@ const (
 	Microseconds             // 1,040
 	Bytes                    // 7,867
 	Share                    // 0.97
+	Number                   // 1,234, 16.4, 0.04
 )
 
 // A Row is one server or runtime.
@@ -57,6 +59,31 @@ type Row struct {
 	Figures [][]float64
 	// Mark is a caveat shown with the row; empty for most.
 	Mark string
+	// Key and RatioKey are the names of the median and of the reference's ratio for programs; see [Flat].
+	Key, RatioKey string
+}
+
+// Flat returns the medians of the first column, and of ratios, by the keys of the rows, without meaningless digits.
+func Flat(sections []Section) map[string]float64 {
+	all := map[string]float64{}
+	for _, s := range sections {
+		for _, r := range s.Rows {
+			if r.Key != "" && len(r.Headline()) > 0 {
+				all[r.Key] = rounded(SpreadOf(r.Headline()).Median)
+			}
+			if ratio, ok := s.Ratio(r); ok && r.RatioKey != "" {
+				all[r.RatioKey] = rounded(ratio.Median)
+			}
+		}
+	}
+	return all
+}
+
+func rounded(v float64) float64 {
+	if math.Abs(v) >= 1000 {
+		return math.Round(v)
+	}
+	return math.Round(v*1000) / 1000
 }
 
 // Headline returns the values of the first column.
@@ -105,6 +132,13 @@ func (u Unit) Format(v float64) string {
 		return fmt.Sprintf("%.0f", v)
 	case Share:
 		return fmt.Sprintf("%.2f", v)
+	case Number:
+		switch {
+		case v < 10:
+			return fmt.Sprintf("%.2f", v)
+		case v < 100:
+			return fmt.Sprintf("%.1f", v)
+		}
 	}
 	return Thousands(v)
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/spindleloop/spindle/bench/report"
+	"github.com/spindleloop/spindle/internal/report"
 )
 
 func TestSpreadOf(t *testing.T) {
