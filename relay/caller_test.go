@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/tracing"
@@ -232,9 +232,7 @@ func TestCloseListsTheCallsThatItEnds(t *testing.T) {
 				}
 			})
 		}
-		for c.Stats().Replied == 0 {
-			runtime.Gosched()
-		}
+		until.Holds(t, func() bool { return c.Stats().Replied > 0 })
 		leaked := &relay.LeakError{}
 		errors.As(c.Close(), &leaked)
 		all.Wait()

@@ -3,12 +3,12 @@ package relay_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 )
 
@@ -39,9 +39,7 @@ func TestManyCallsCanceledInTheQueue(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 			close(release)
-			for s := w.Stats(); s.Revoked+s.Finished < 1+calls; s = w.Stats() {
-				runtime.Gosched()
-			}
+			until.Holds(t, func() bool { s := w.Stats(); return s.Revoked+s.Finished >= 1+calls })
 			if s := w.Stats(); s.Revoked != calls || s.Finished != 1 || s.Forgotten != 0 || handled.Load() != 1 {
 				t.Errorf("%+v, %d handled", s, handled.Load())
 			}
@@ -123,9 +121,7 @@ func TestGroupsOfACall(t *testing.T) {
 	}
 	canceled.Close()
 	close(release)
-	for s := w.Stats(); s.Revoked+s.Finished < 3; s = w.Stats() {
-		runtime.Gosched()
-	}
+	until.Holds(t, func() bool { s := w.Stats(); return s.Revoked+s.Finished >= 3 })
 	if s := w.Stats(); s.Revoked != 1 || s.Finished != 2 {
 		t.Errorf("%+v", s)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/internal/inspectapi"
 	"github.com/spindleloop/spindle/internal/probe"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 )
 
@@ -77,10 +78,7 @@ func TestCallerThatIsNotClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for shown() > before {
-		runtime.GC()
-		runtime.Gosched()
-	}
+	until.Holds(t, func() bool { runtime.GC(); return shown() <= before })
 }
 
 // queued returns how many requests wait in the queues of a subject, by the metrics of its workers.

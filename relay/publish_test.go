@@ -3,11 +3,11 @@ package relay_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/sim"
 )
@@ -113,9 +113,7 @@ func TestCallThatEndsWhileItIsSent(t *testing.T) {
 	ctx, cancel = context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		for c.Stats().Replied == before {
-			runtime.Gosched()
-		}
+		until.Tried(func() bool { return c.Stats().Replied > before })
 		cancel()
 	}()
 	if _, err := c.Call(ctx, "work", []byte("reply")); err != nil {
@@ -177,9 +175,7 @@ func TestCloseEndsCallsThatWaitForSpace(t *testing.T) {
 	c := full(t.Context())
 	ended := make(chan error)
 	go func() { _, err := c.Call(t.Context(), "work", nil); ended <- err }()
-	for c.Stats().Waiting == 0 {
-		runtime.Gosched()
-	}
+	until.Holds(t, func() bool { return c.Stats().Waiting > 0 })
 	if err := c.Close(); !errors.As(err, &leaked) {
 		t.Errorf("Close: %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/tracing"
 )
@@ -167,9 +168,7 @@ func TestMessagesThatAreNotRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for w.Stats().Unknown+w.Stats().Finished < uint64(len(kinds)) {
-		runtime.Gosched()
-	}
+	until.Holds(t, func() bool { return w.Stats().Unknown+w.Stats().Finished >= uint64(len(kinds)) })
 	if s := w.Stats(); s.Unknown != uint64(len(kinds)) || s.Running != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -200,18 +199,14 @@ func TestDeadlineOfAHandler(t *testing.T) {
 		if err != nil && !errors.Is(err, spindle.ErrTimeout) {
 			t.Errorf("%s: %v", body, err)
 		}
-		for w.Stats().Revoked == before {
-			select {
-			case err := <-ended:
-				if err == nil {
-					t.Errorf("%s: the context has not ended", body)
-				}
-				return true
-			default:
-				runtime.Gosched()
-			}
+		until.Holds(t, func() bool { return len(ended) > 0 || w.Stats().Revoked > before })
+		if len(ended) == 0 {
+			return false
 		}
-		return false
+		if err := <-ended; err == nil {
+			t.Errorf("%s: the context has not ended", body)
+		}
+		return true
 	}
 	for body, ended := range map[string]chan error{"poll": polled, "wait": waited} {
 		for deadline := 20 * time.Millisecond; !call(body, deadline, ended); deadline *= 2 {
@@ -243,9 +238,9 @@ func TestServeDrains(t *testing.T) {
 	<-entered
 	ended := make(chan error)
 	go func() { ended <- stop() }()
-	for !errors.Is(bus.TryPublish(&relay.Envelope{Subject: "work"}), relay.ErrNoResponder) { // until it takes no more
-		runtime.Gosched()
-	}
+	until.Holds(t, func() bool { // it takes no more
+		return errors.Is(bus.TryPublish(&relay.Envelope{Subject: "work"}), relay.ErrNoResponder)
+	})
 	close(release)
 	if got := <-reply; got != "done" {
 		t.Errorf("%q", got)
@@ -338,9 +333,7 @@ func TestRequestsWithoutCaller(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for s := w.Stats(); s.Running+int(s.Duplicate) < 3; s = w.Stats() {
-			runtime.Gosched()
-		}
+		until.Holds(t, func() bool { s := w.Stats(); return s.Running+int(s.Duplicate) >= 3 })
 		close(release)
 		stop()
 		if s := w.Stats(); s.Finished != 3 || s.Duplicate != 0 {
