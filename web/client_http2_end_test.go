@@ -44,7 +44,11 @@ func TestTransportHTTP2HostileResponses(t *testing.T) {
 		"nothing of what it says": func(p *peer, id uint32) {
 			p.send(headersFrame, endHeaders|endStream, id, p.block(":status", "200", "content-length", "5"))
 		},
-		"push":          func(p *peer, id uint32) { p.send(5, endHeaders, id, append(number(2), p.block(":status", "200")...)) },
+		"push": func(p *peer, id uint32) { p.send(5, endHeaders, id, append(number(2), p.block(":status", "200")...)) },
+		"priority update": func(p *peer, id uint32) {
+			p.send(priorityUpdateFrame, 0, 0, append(number(id), "u=1"...))
+			p.send(headersFrame, endHeaders|endStream, id, p.block(":status", "200"))
+		},
 		"a large frame": func(p *peer, id uint32) { p.send(dataFrame, 0, id, make([]byte, 20_000)) },
 		"reset":         func(p *peer, id uint32) { p.send(resetFrame, 0, id, number(uint32(http2.InternalError))) },
 		"the end":       func(p *peer, id uint32) { p.nc.Close() },

@@ -20,6 +20,8 @@ func dependsOnItself(priority []byte, id uint32) bool {
 
 func (c *Conn) onPriorityUpdate(payload []byte) (Event, error) {
 	switch {
+	case c.sh.config.Role == Client:
+		return More, ErrUpdate
 	case c.frame.id != 0:
 		return More, ErrStreamID
 	case len(payload) < 4:

@@ -58,6 +58,7 @@ var (
 	ErrPadding       = protocolError("padding is longer than its frame")
 	ErrContinuation  = protocolError("a header block is interrupted, or continued where there is none")
 	ErrPush          = protocolError("PUSH_PROMISE was not allowed")
+	ErrUpdate        = protocolError("PRIORITY_UPDATE is sent to servers only")
 	ErrSetting       = protocolError("a setting has a value that is not allowed")
 	ErrWindow        = &Error{FlowControlError, "a flow control window is exceeded"}
 	ErrWindowZero    = protocolError("WINDOW_UPDATE by zero")
