@@ -57,11 +57,18 @@ func (c *Caller) do(ctx context.Context, e *Envelope) (reply *Envelope, err erro
 	if err != nil {
 		return nil, err
 	}
+	returned := false
+	defer func() {
+		if !returned { // the task was made to exit, or panics
+			c.end(w, canceled)
+		}
+	}()
 	if c.o.Hedge == 0 {
 		err = w.wait(ctx)
 	} else {
 		err = c.waitHedged(ctx, w)
 	}
+	returned = true
 	if err != nil && c.end(w, canceled) {
 		w.stopAlarm()
 		return nil, err
@@ -128,12 +135,19 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	if err != nil {
 		return nil, err
 	}
+	returned := false
+	defer func() {
+		if !returned { // the task was made to exit, or the bus panics
+			c.end(w, canceled)
+		}
+	}()
 	how := failed
 	err = c.bus.TryPublish(&req.Envelope)
 	if err == ErrMustWait || err == ErrFull && !c.o.FailWhenFull {
 		how, err = c.publishWithin(ctx, w, limit)
 		now = c.clock.now()
 	}
+	returned = true
 	if err != nil && c.end(w, how) {
 		return nil, notSent(err, e)
 	} // a reply may come while the request waits for another group

@@ -3,6 +3,9 @@ package relay_test
 import (
 	"context"
 	"errors"
+	"runtime"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -127,5 +130,80 @@ func TestGroupsOfACall(t *testing.T) {
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// exiting is a context that ends the goroutine that waits for its end.
+type exiting struct{ context.Context }
+
+func (exiting) Done() <-chan struct{} {
+	runtime.Goexit()
+	return nil
+}
+
+// TestCallThatDoesNotReturn ends: its task was made to exit, it has panicked, or its goroutine exits.
+func TestCallThatDoesNotReturn(t *testing.T) {
+	straggle := func(t *testing.T, c *relay.Caller) {
+		late := (*spindle.StragglerError)(nil)
+		err := spindle.Options{Grace: time.Millisecond}.Run(t.Context(), func(ctx context.Context) error {
+			spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
+				return spindle.Shield(ctx, func(ctx context.Context) error {
+					for {
+						c.Call(ctx, "work", nil)
+					}
+				})
+			})
+			until.InTask(ctx, t, func() bool { return c.Stats().Waiting == 1 })
+			return nil
+		})
+		if !errors.As(err, &late) {
+			t.Error(err)
+		}
+	}
+	for name, call := range map[string]func(t *testing.T, c *relay.Caller){
+		"a straggler":                      straggle,
+		"a straggler that waits for space": straggle,
+		"a callback": func(t *testing.T, c *relay.Caller) {
+			err := spindle.Run(t.Context(), func(ctx context.Context) error {
+				called := spindle.NewFuture[any](ctx)
+				spindle.LoopOf(ctx).CallSoon(func() {
+					defer func() { called.Resolve(recover()) }()
+					c.Call(context.Background(), "work", nil)
+				})
+				panicked, err := called.Await(ctx)
+				if panicked == nil {
+					t.Error("a call in a callback does not panic")
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		},
+		"a goroutine": func(t *testing.T, c *relay.Caller) {
+			var all sync.WaitGroup
+			all.Go(func() { c.Call(exiting{t.Context()}, "work", nil) })
+			all.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bus := relay.NewLocal(relay.LocalOptions{Queue: 4})
+			sub, err := bus.Subscribe(t.Context(), "work", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sub.Close()
+			for err == nil && strings.HasSuffix(name, "space") {
+				err = bus.TryPublish(&relay.Envelope{Subject: "work"})
+			}
+			c := newCaller(t, t.Context(), bus, relay.CallerOptions{Timeout: time.Hour})
+			call(t, c)
+			if s := c.Stats(); s.Waiting != 0 || s.Canceled != 1 && !strings.HasPrefix(name, "a straggler") {
+				t.Errorf("%+v", s)
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

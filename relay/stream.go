@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
 
@@ -176,7 +177,7 @@ func (s *Stream) Next(ctx context.Context) ([]byte, error) {
 	in.items = in.items[1:]
 	in.read++
 	if in.paid-in.read <= w.req.Seq/2 {
-		in.paid = in.read + w.req.Seq
+		in.paid = in.read + min(w.req.Seq, mostItems-in.read)
 	}
 	credit := w.creditDue()
 	c.mu.Unlock()
@@ -220,8 +221,8 @@ func (s *Stream) Close() error {
 }
 
 // Send sends an item of a stream. It waits while the caller has not read enough of those
-// before. It fails if ctx ends, with ErrClosed if the caller has left, and if the caller waits
-// for a single reply.
+// before. It fails if ctx ends, with ErrClosed if the caller has left, if the caller waits
+// for a single reply, and after 4,294,967,295 items, which is the most that a stream can have.
 func (r *Request) Send(ctx context.Context, body []byte) error {
 	if r.Seq == 0 {
 		return errNotStream
@@ -237,6 +238,11 @@ func (r *Request) Send(ctx context.Context, body []byte) error {
 			s.mu.Unlock()
 			p.Pass()
 			return fmt.Errorf("%w: the caller of %s has left: %w", ErrClosed, r.Subject, context.Canceled)
+		}
+		if r.sent == mostItems {
+			s.mu.Unlock()
+			p.Pass()
+			return errTooManyItems
 		}
 		if r.sent < r.allowed {
 			s.mu.Unlock()
@@ -271,6 +277,12 @@ func (a *creditWait) Abort() bool {
 	a.credit = nil
 	return was
 }
+
+// mostItems is how many items a stream can have: Envelope.Seq counts them.
+const mostItems = math.MaxUint32
+
+// errTooManyItems is the error of Send after mostItems.
+var errTooManyItems = fmt.Errorf("relay: Send: a stream has at most %d items", uint32(mostItems))
 
 // errNotStream is the error of Send when the caller waits for one reply.
 var errNotStream = errors.New("relay: Send: the caller waits for a single reply")

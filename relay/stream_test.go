@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"testing"
 
@@ -289,4 +290,40 @@ func TestClosedLoops(t *testing.T) {
 		t.Errorf("%d loops", n)
 	}
 	c.Close()
+}
+
+// TestMostItems: Envelope.Seq counts as many items as a stream can have. Then Send fails, instead of counting from
+// 0 again.
+func TestMostItems(t *testing.T) {
+	const before, after = math.MaxUint32 - 100, 100
+	bus := relay.NewLocal(relay.LocalOptions{})
+	counting := make(chan struct{})
+	serve(t, bus, "work", relay.ServeOptions{}, func(ctx context.Context, r *relay.Request) (_ []byte, err error) {
+		r.SkipItems(before)
+		<-counting
+		for err == nil {
+			err = r.Send(ctx, nil)
+		}
+		return nil, err
+	})
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
+	s, err := c.Stream(t.Context(), relay.Envelope{Subject: "work"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.SkipItems(before)
+	close(counting)
+	n := 0
+	for err == nil {
+		if _, err = s.Next(t.Context()); err == nil {
+			n++
+		}
+	}
+	if n != after || !strings.Contains(err.Error(), "a stream has at most 4294967295 items") {
+		t.Errorf("%d items, and then %v", n, err)
+	}
+	s.Close()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 }
