@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -31,8 +32,8 @@ import (
 // Tasks of different loops run in parallel, so they share no state without locks. CallOn calls a
 // function on another loop of the group, and a cosync.Inbox passes values on. The functions tell
 // their loops apart by LoopOf and g.Loops. RunGroup runs and closes the group: Group.Run panics
-// and Group.Close fails. To end all runs early, cancel ctx: Group.Stop makes RunGroup fail only
-// while the run of the first loop has not ended.
+// and Group.Close fails. To end all runs early, cancel ctx: Group.Stop ends them too, and makes RunGroup
+// fail.
 func RunGroup(ctx context.Context, n int, fn func(ctx context.Context, g *loop.Group) error) error {
 	return Options{}.RunGroup(ctx, n, fn)
 }
@@ -60,7 +61,7 @@ func (o Options) RunGroup(ctx context.Context, n int, fn func(ctx context.Contex
 		run[i] = func() { m.run(l, fn) }
 	}
 	loop.Internal().RunAll(g, run)
-	return m.result(g.Close())
+	return m.result(m.close())
 }
 
 // members are the runs of a group.
@@ -76,11 +77,60 @@ type members struct {
 	fault *PanicError // the first one
 }
 
-// run runs fn on a loop, and then the loop until all members have ended.
+// run runs a loop until all members have ended. If the kernel of the loop fails, run closes it at once: it
+// can run nothing any more, and calls of other loops must not wait for it.
 func (m *members) run(l *loop.Loop, fn func(context.Context, *loop.Group) error) {
+	if !m.serve(l, fn) {
+		m.failed(l.Close())
+	}
+}
+
+// serve runs fn on a loop, and the loop until all members have ended. It reports false if the kernel
+// of the loop has failed.
+func (m *members) serve(l *loop.Loop, fn func(context.Context, *loop.Group) error) bool {
 	r := newRun(m.ctx, l, m.o)
 	defer coro.OnGoroutine(func() { r.s.leave(r) })
-	r.root.done = l.Stop
+	unfollow := r.follow(m.ctx)
+	ended := false // the run
+	end := func() {
+		if ended {
+			return
+		}
+		ended = true
+		unfollow()
+		m.ended(r)
+	}
+	r.root.done = func() { l.Internal().CallSoon(atclose.Run, end) } // other loops may go on to call this one
+	m.start(r, fn)
+	for {
+		err := l.Run(context.Background())
+		if err == nil && r.root.running == 0 {
+			end()
+		}
+		switch {
+		case err == nil && m.left.Load() == 0:
+			return true
+		case err == nil && ended && m.ctx.Err() != nil:
+			continue // all runs are ending already
+		case err == nil:
+			err = errStopped
+		}
+		if ended {
+			m.failed(&LoopError{Err: err})
+		} else {
+			m.failed(r.failure(err))
+			r.root.done = l.Stop
+			r.clear(err)
+			end()
+		}
+		if _, broken := err.(*loop.OpError); broken {
+			return false
+		}
+	}
+}
+
+// start starts fn on the loop of a run.
+func (m *members) start(r *run, fn func(context.Context, *loop.Group) error) {
 	r.start(func(ctx context.Context) error {
 		returned := false
 		defer func() {
@@ -97,18 +147,10 @@ func (m *members) run(l *loop.Loop, fn func(context.Context, *loop.Group) error)
 		}
 		return err
 	}, codeOf(fn))
-	unfollow := r.follow(m.ctx)
-	err := l.Run(context.Background())
-	unfollow()
-	_, broken := err.(*loop.OpError) // the kernel fails in each turn from now on: report it once
-	if err == nil && r.root.running > 0 {
-		err = errStopped
-	}
-	if err != nil {
-		failure := r.failure(err)
-		m.failed(failure)
-		r.clear(err)
-	}
+}
+
+// ended ends a run when its tasks have ended. After the last run it stops all loops.
+func (m *members) ended(r *run) {
 	fault, err := r.end(m.ctx)
 	m.panicked(fault)
 	m.failed(err)
@@ -117,15 +159,17 @@ func (m *members) run(l *loop.Loop, fn func(context.Context, *loop.Group) error)
 			l.Stop()
 		}
 	}
-	for m.left.Load() > 0 { // other loops may call this one
-		err := l.Run(context.Background())
-		_, again := err.(*loop.OpError)
-		if err == nil || again && broken {
-			continue
+}
+
+// close closes the loops that are not closed yet.
+func (m *members) close() error {
+	var errs []error
+	for _, l := range m.g.Loops() {
+		if err := l.Close(); err != loop.ErrClosed {
+			errs = append(errs, err)
 		}
-		broken = broken || again
-		m.failed(&LoopError{Err: err})
 	}
+	return errors.Join(errs...)
 }
 
 // errPanicked is the cause that ends the other runs when a task has panicked.

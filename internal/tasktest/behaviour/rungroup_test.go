@@ -157,14 +157,45 @@ func TestRunGroupReportsStragglers(t *testing.T) {
 	}
 }
 
-// broken is the kernel of the first loop of a group. Its sibling fails in Wait.
+// TestRunGroupFailsWhenItIsStopped, even after the run of the first loop has ended.
+func TestRunGroupFailsWhenItIsStopped(t *testing.T) {
+	firstEnded := make(chan struct{})
+	for name, stop := range map[string]func(ctx context.Context, g *loop.Group){
+		"while its first run ends": func(ctx context.Context, g *loop.Group) {
+			if index(ctx, g) == 0 {
+				g.Stop()
+			} else {
+				forever(ctx)
+			}
+		},
+		"after its first run": func(ctx context.Context, g *loop.Group) {
+			if index(ctx, g) == 0 {
+				spindle.LoopOf(ctx).CallLater(time.Millisecond, func() { close(firstEnded) })
+				return
+			}
+			spindle.Blocking(ctx, func() (int, error) { <-firstEnded; return 0, nil })
+			g.Stop()
+			forever(ctx)
+		},
+	} {
+		err := spindle.RunGroup(t.Context(), 2, func(ctx context.Context, g *loop.Group) error { stop(ctx, g); return nil })
+		if failure := (*spindle.LoopError)(nil); !errors.As(err, &failure) {
+			t.Errorf("stopped %s: %v", name, err)
+		}
+	}
+}
+
+// broken is the kernel of the first loop of a group. Its sibling fails in Wait once fails is set.
 type broken struct {
 	kernel.Poller
-	fails bool
+	fails   *atomic.Bool // nil for the first loop
+	waits   atomic.Int32 // that have failed
+	sibling *broken
 }
 
 func (b *broken) Wait(events []kernel.Event, timeout time.Duration) (int, error) {
-	if b.fails {
+	if b.fails != nil && b.fails.Load() {
+		b.waits.Add(1)
 		return 0, syscall.EBADF
 	}
 	return b.Poller.Wait(events, timeout)
@@ -175,7 +206,8 @@ func (b *broken) Processors() int { return 2 }
 func (b *broken) Sibling() (*kernel.Kernel, error) {
 	k, err := kernel.Open("")
 	if err == nil {
-		k.Poller = &broken{k.Poller, true}
+		b.sibling = &broken{Poller: k.Poller, fails: new(atomic.Bool)}
+		k.Poller = b.sibling
 	}
 	return k, err
 }
@@ -188,15 +220,24 @@ func (b *broken) Together(run []func()) {
 	all.Wait()
 }
 
-// TestRunGroupReportsABrokenLoopOnce, though it runs until the other runs have ended.
-func TestRunGroupReportsABrokenLoopOnce(t *testing.T) {
+// newBroken returns options for a group with the kernel.
+func newBroken(t *testing.T) (spindle.Options, *broken) {
+	t.Helper()
 	k, err := kernel.Open("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.Poller = &broken{Poller: k.Poller}
-	o := spindle.Options{Loop: loop.Options{}.WithKernel(k)}
-	err = o.RunGroup(t.Context(), 0, func(ctx context.Context, g *loop.Group) error {
+	first := &broken{Poller: k.Poller}
+	k.Poller = first
+	return spindle.Options{Loop: loop.Options{}.WithKernel(k)}, first
+}
+
+// TestRunGroupReportsABrokenLoopOnce, and does not run it again and again until the other runs have
+// ended.
+func TestRunGroupReportsABrokenLoopOnce(t *testing.T) {
+	o, first := newBroken(t)
+	err := o.RunGroup(t.Context(), 0, func(ctx context.Context, g *loop.Group) error {
+		first.sibling.fails.Store(true)
 		err := forever(ctx)
 		if index(ctx, g) == 0 {
 			spindle.Shield(ctx, func(ctx context.Context) error { return spindle.Sleep(ctx, 5*time.Millisecond) })
@@ -205,6 +246,53 @@ func TestRunGroupReportsABrokenLoopOnce(t *testing.T) {
 	})
 	if !errors.Is(err, syscall.EBADF) || strings.Count(err.Error(), syscall.EBADF.Error()) != 1 {
 		t.Errorf("failed with %.1000v", err)
+	}
+	if n := first.sibling.waits.Load(); n > 10 {
+		t.Errorf("the broken loop was run %d times", n)
+	}
+}
+
+// TestRunGroupEndsCallsOnABrokenLoop: they do not wait for it.
+func TestRunGroupEndsCallsOnABrokenLoop(t *testing.T) {
+	o, first := newBroken(t)
+	var called error
+	err := o.RunGroup(t.Context(), 0, func(ctx context.Context, g *loop.Group) error {
+		if index(ctx, g) == 1 {
+			return nil
+		}
+		_, called = spindle.CallOn(ctx, g.Loops()[1], func(ctx context.Context) (int, error) {
+			first.sibling.fails.Store(true)
+			return 0, forever(ctx)
+		})
+		return nil
+	})
+	if !errors.Is(err, syscall.EBADF) {
+		t.Errorf("failed with %.1000v", err)
+	}
+	if called == nil {
+		t.Error("the call has succeeded")
+	}
+}
+
+// TestRunGroupEndsWithItsHost: the crash of a simulated host ends all of its loops.
+func TestRunGroupEndsWithItsHost(t *testing.T) {
+	w := sim.NewWorld(1)
+	h := w.Host("host")
+	h.Exec(func(o loop.Options) error {
+		return spindle.Options{Loop: o}.RunGroup(t.Context(), 3, func(ctx context.Context, g *loop.Group) error {
+			if index(ctx, g) == 1 {
+				return nil
+			}
+			_, err := spindle.CallOn(ctx, g.Loops()[1], func(ctx context.Context) (int, error) { return 0, forever(ctx) })
+			return err
+		})
+	})
+	w.After(time.Second, h.Crash)
+	if err := w.RunFor(2 * time.Second); err != nil {
+		t.Error(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
