@@ -1,10 +1,16 @@
 package loop_test
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/relay"
 )
 
 func TestCurrentIsTheLoopOfTheCaller(t *testing.T) {
@@ -91,4 +97,56 @@ func TestCurrentWithOthersThatOpenAndClose(t *testing.T) {
 	}
 	close(stop)
 	<-stopped
+}
+
+// TestCallsTakeNoLockOfTheProcess: calls of relay, from a task and from a goroutine, and waits of an Inbox
+// go on while the list of loops is locked.
+func TestCallsTakeNoLockOfTheProcess(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	serving, stop := context.WithCancel(t.Context())
+	ready, served := make(chan struct{}), make(chan error, 1)
+	go func() {
+		echo := func(_ context.Context, r *relay.Request) ([]byte, error) { return r.Body, nil }
+		served <- relay.NewWorker(bus).Serve(serving, "echo", echo, relay.ServeOptions{Ready: func() { close(ready) }})
+	}()
+	<-ready
+	c, err := relay.NewCaller(t.Context(), bus, relay.CallerOptions{Timeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLoop(t, loop.Options{})
+	err = spindle.Options{On: l}.Run(t.Context(), func(ctx context.Context) error {
+		inbox := cosync.NewInbox[int](1)
+		unlock := loop.LockList()
+		late := time.AfterFunc(until.Limit, unlock) // a call that waits for the lock would never end
+		for i := range 100 {
+			if _, err := c.Call(ctx, "echo", nil); err != nil {
+				t.Error(err)
+			}
+			_, err := spindle.Blocking(ctx, func() (int, error) {
+				if _, err := c.Call(t.Context(), "echo", nil); err != nil {
+					return 0, err
+				}
+				l.Post(func() { inbox.TryPut(i) })
+				return inbox.Get(t.Context())
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if !late.Stop() {
+			t.Error("a call has waited for the lock")
+			return nil
+		}
+		unlock()
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	stop()
+	<-served
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 }
