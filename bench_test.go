@@ -2,11 +2,15 @@ package spindle_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
 )
 
 func BenchmarkPull(b *testing.B) {
@@ -142,4 +146,47 @@ func BenchmarkSpawnAwait(b *testing.B) {
 			return nil
 		})
 	})
+}
+
+// BenchmarkCallOn is a function on another loop: called by a goroutine and by a task, on a loop without
+// other tasks and on one with some.
+func BenchmarkCallOn(b *testing.B) {
+	one := func(context.Context) (int, error) { return 1, nil }
+	for _, tasks := range []int{0, 1} {
+		serving := func(b *testing.B, fn func(l *loop.Loop)) {
+			l, err := loop.New(loop.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ended := make(chan error)
+			if tasks > 0 {
+				spindle.RunOn(context.Background(), l, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) }, nil)
+			}
+			go func() { ended <- l.Run(context.Background()) }()
+			fn(l)
+			l.Stop()
+			if err := errors.Join(<-ended, l.Close()); err != nil {
+				b.Error(err)
+			}
+		}
+		b.Run(fmt.Sprintf("goroutine/%d", tasks), func(b *testing.B) {
+			b.ReportAllocs()
+			serving(b, func(l *loop.Loop) {
+				for b.Loop() {
+					spindle.CallOn(context.Background(), l, one)
+				}
+			})
+		})
+		b.Run(fmt.Sprintf("task/%d", tasks), func(b *testing.B) {
+			b.ReportAllocs()
+			serving(b, func(l *loop.Loop) {
+				spindle.Run(context.Background(), func(ctx context.Context) error {
+					for b.Loop() {
+						spindle.CallOn(ctx, l, one)
+					}
+					return nil
+				})
+			})
+		})
+	}
 }

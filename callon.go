@@ -28,6 +28,9 @@ import (
 // cancels the scope of its RootNursery and ends because of that. While l does not run, CallOn
 // waits. A cancellation then ends the wait only if fn has not begun. CallOn panics in a callback:
 // call RunOn there, or Post it to another loop.
+//
+// A call is a run with a task and a scope, which take about as much CPU time as waking the loop and the
+// caller does. For a short function without a result, Loop.Post costs less.
 func CallOn[T any](ctx context.Context, l *loop.Loop, fn func(context.Context) (T, error)) (T, error) {
 	if ctx == nil || l == nil || fn == nil {
 		panic("spindle: CallOn with a nil context, loop or function")
