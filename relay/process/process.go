@@ -37,7 +37,9 @@
 // "cancel"), "id" (a string of digits, and with a Token "-" and its digits), "seq", "attempt",
 // "subject", "reply_to", "deadline_us" (the remaining time in microseconds), "traceparent",
 // "tracestate" and "headers". Fields that are zero are
-// left out, except for the "id" of a request, and unknown ones are ignored.
+// left out, except for the "id" of a request, and unknown ones are ignored. Both sides of this
+// package send that form only. They also accept a header in the binary form of package pyapp, which
+// other programs must not send: any release may change it.
 //
 // # Workers with a socket
 //
