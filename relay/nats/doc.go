@@ -33,6 +33,10 @@
 // worker. An envelope without a reply address that has no worker is lost, and Publish
 // succeeds. If a worker's process dies, its calls wait until their deadlines.
 //
+// A call that fails with relay.ErrNoResponder has started no handler, so it may be repeated. A request
+// that the server is about to send to the last worker when that leaves fails so, even if another
+// worker has joined meanwhile.
+//
 // # Permissions
 //
 // A worker answers on the reply subject of each request, so a server with allow_responses
