@@ -121,6 +121,22 @@ def test_streams(handler):
     running(main())
 
 
+def test_most_items_of_a_stream():
+    """A credit of Go has 32 bits: after the last item the handler must not wait for more."""
+    async def endless(request):
+        request._sent, request._allowed = 2**32 - 4, 2**32 - 1
+        while True:
+            await request.send(b"item")
+
+    async def main():
+        async with local(endless) as caller:
+            items = caller.stream("test")
+            assert [await anext(items) for _ in range(3)] == [b"item"] * 3
+            with pytest.raises(relay.RemoteError, match="a stream has at most 4294967295 items"):
+                await anext(items)
+    running(main())
+
+
 def test_a_stream_that_is_left_is_cancelled():
     async def main():
         ended = asyncio.Event()

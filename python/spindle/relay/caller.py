@@ -8,7 +8,7 @@ import secrets
 import time
 
 from .. import host
-from .envelope import CODE, Envelope, NoResponder, RemoteError
+from .envelope import CODE, MOST_ITEMS, Envelope, NoResponder, RemoteError
 
 WINDOW = 64  # items of a stream that are on the way
 
@@ -122,7 +122,7 @@ class Caller:
                     return
                 read += 1
                 if allowed - read <= window // 2:
-                    allowed = read + window
+                    allowed = min(read + window, MOST_ITEMS)
                     self._bus.publish(Envelope("credit", subject, self._address, number, allowed, route=worker))
         except NoResponder:
             ended = "failed"

@@ -40,6 +40,7 @@ def of_frame(header, body):
 
 
 CODE = "Relay-Error"  # the header of a failure with its code
+MOST_ITEMS = 2**32 - 1  # of a stream: Envelope.seq has 32 bits
 
 
 class RemoteError(Exception):

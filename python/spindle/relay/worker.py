@@ -5,7 +5,7 @@ import contextlib
 import inspect
 
 from .. import host
-from .envelope import CODE, Envelope
+from .envelope import CODE, MOST_ITEMS, Envelope
 
 MOST_TEXT = 16384  # characters of a failure
 MOST_WAITING = 1024  # requests of a worker that wait for their turn
@@ -32,6 +32,8 @@ class Request:
         """Send an item of a stream. Wait while the caller accepts none."""
         if not self.is_stream:
             raise RuntimeError("spindle.relay: send: the caller waits for a single reply")
+        if self._sent == MOST_ITEMS:
+            raise RuntimeError(f"spindle.relay: send: a stream has at most {MOST_ITEMS} items")
         while self._server.counts and self._sent >= self._allowed:
             self._credit.clear()
             await self._credit.wait()
