@@ -105,8 +105,8 @@ func (s *service) admit(r *Request) (ok bool, o Outcome) {
 }
 
 // perform calls the handler and answers. It is called between admit and the end of the
-// handler's context.
-func (s *service) perform(ctx context.Context, r *Request) (o Outcome) {
+// handler's context. It sets o, even if the handler calls runtime.Goexit.
+func (s *service) perform(ctx context.Context, r *Request, o *Outcome) {
 	measuring, began := probe.Measuring.Load(), time.Time{}
 	if measuring {
 		began = s.clock.now()
@@ -125,7 +125,7 @@ func (s *service) perform(ctx context.Context, r *Request) (o Outcome) {
 		if measuring {
 			s.measure(began)
 		}
-		o = s.answer(r, body, err)
+		*o = s.answer(r, body, err)
 	}()
 	if s.tracer != nil {
 		var end func(tracing.End)
@@ -138,7 +138,6 @@ func (s *service) perform(ctx context.Context, r *Request) (o Outcome) {
 		body, err = s.h(ctx, r)
 	}
 	returned = true
-	return Outcome{}
 }
 
 // handlerPanic is the panic of a handler. Its stack goes to the log: the caller gets the value.

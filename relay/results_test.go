@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/sim"
 )
@@ -271,4 +274,26 @@ func TestReplayedHeaders(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	c.Close()
+}
+
+// TestOutcomeOfAHandlerThatExits is that of one that panics: its request is not taken for one that was handled.
+func TestOutcomeOfAHandlerThatExits(t *testing.T) {
+	for _, retry := range []bool{false, true} {
+		bus := &redelivering{Bus: relay.NewLocal(relay.LocalOptions{}), later: true}
+		w, stop := serve(t, bus, "work", relay.ServeOptions{
+			Retry:    func(*relay.Request, error) (bool, time.Duration) { return retry, time.Hour },
+			ErrorLog: slog.New(slog.DiscardHandler),
+		}, func(context.Context, *relay.Request) ([]byte, error) {
+			runtime.Goexit()
+			return nil, nil
+		})
+		if err := bus.TryPublish(&relay.Envelope{Subject: "work"}); err != nil {
+			t.Fatal(err)
+		}
+		until.Holds(t, func() bool { return w.Stats().Finished == 1 })
+		stop()
+		if len(bus.outcomes) != 1 || bus.outcomes[0].Again != retry || (bus.outcomes[0].Err == nil) != retry {
+			t.Errorf("retried %v: %+v", retry, bus.outcomes)
+		}
+	}
 }

@@ -44,7 +44,7 @@ func (s *service) serveOnGoroutine(d Delivery) {
 	}
 	if ok {
 		defer v.stop()
-		o = s.perform(v, &v.Request)
+		s.perform(v, &v.Request, &o)
 	}
 }
 
@@ -162,7 +162,7 @@ func (s *service) serveInTask(ctx context.Context, d Delivery) {
 			if !r.due.IsZero() {
 				sc.SetDeadline(r.due)
 			}
-			o = s.perform(tracing.With(ctx, r.Trace), r)
+			s.perform(tracing.With(ctx, r.Trace), r, &o)
 		}
 		return nil
 	})
