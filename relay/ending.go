@@ -80,6 +80,7 @@ func (w *waiter) isRefusal(e *Envelope) bool {
 		return false
 	}
 	w.refused++
+	w.refusal = e
 	return true
 }
 

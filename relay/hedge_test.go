@@ -8,6 +8,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/sim"
 )
 
 // TestHedge: a call is sent again, to another worker, if the first does not answer. The first
@@ -96,4 +97,38 @@ func TestHedgeIsRefused(t *testing.T) {
 	if reply, err := c.Call(t.Context(), "work", nil); err != nil || string(reply) != "reply" {
 		t.Errorf("%q, %v", reply, err)
 	}
+}
+
+// leaving is a bus that loses its last worker while a request is sent again: it answers the first one, and
+// refuses the second one.
+type leaving struct {
+	relay.Bus
+	first *relay.Envelope
+}
+
+func (b *leaving) TryPublish(e *relay.Envelope) error {
+	switch {
+	case e.Kind != relay.KindRequest:
+	case b.first == nil:
+		b.first = e
+		return nil
+	default:
+		_ = b.Bus.TryPublish(relay.NewFailure(b.first, "no-responder", "the last worker has left"))
+		return relay.ErrNoResponder
+	}
+	return b.Bus.TryPublish(e)
+}
+
+// TestHedgeWithoutWorkers: a call that is refused while it is sent again does not wait for its deadline.
+func TestHedgeWithoutWorkers(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		bus := &leaving{Bus: relay.NewLocal(relay.LocalOptions{})}
+		c := newCaller(t, ctx, bus, relay.CallerOptions{Hedge: time.Second})
+		began := spindle.Now(ctx)
+		_, err := c.Call(ctx, "work", nil)
+		if took := spindle.Now(ctx).Sub(began); !errors.Is(err, relay.ErrNoResponder) || took != time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+		return c.Close()
+	})
 }

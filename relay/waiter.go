@@ -30,7 +30,9 @@ type waiter struct {
 	stream  bool
 	limited bool // by the list of deadlines
 
-	copies, refused uint32 // of the request, besides the first; guarded by c.mu
+	// Guarded by c.mu.
+	copies, refused uint32    // of the request; copies are those besides the first
+	refusal         *Envelope // the last one
 }
 
 // alarm is a timer of a loop, or of goroutines.
@@ -175,7 +177,10 @@ func (c *Caller) sendAgain(w *waiter) {
 	defer c.mu.Unlock()
 	if sent {
 		c.stats.Hedged++
-	} else {
-		w.copies--
+		return
+	}
+	if w.copies--; w.ended == waiting && w.refused > w.copies { // those that were sent were refused meanwhile
+		w.err = remoteError(w.req.Subject, w.refusal)
+		c.conclude(w, replied)
 	}
 }
