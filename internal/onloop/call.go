@@ -10,8 +10,8 @@ import (
 )
 
 // Call calls start on l, and waits until done was called on l. It returns the value that
-// done was called with. Done may be called once, by start or later. Any goroutine and any
-// task may call it, but not a callback of l.
+// done was called with. Done may be called once, by start or later. A task of l may call it, and
+// a goroutine; one that runs another loop blocks that. A callback of l must not call it.
 //
 // A task of l passes its own context. Call calls start at once, and the wait has the name
 // what in the task tree. If the task is cancelled before done was called, Call fails with the
