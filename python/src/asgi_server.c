@@ -320,7 +320,7 @@ static int server_deliver(Loop *l) {
     s->box->in = (SpindleBuffer){0};
     for (size_t at = 0; at < batch.len && s->box;) {
         const SpindleRecord *r = (const SpindleRecord *)(batch.data + at);
-        at += (r->size + 7) & ~(size_t)7; // before take, which may run Python
+        at += (r->size + 7) & ~(size_t)7;
         take(s, r);
     }
     if (s->box && !s->box->in.data)
