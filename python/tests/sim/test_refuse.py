@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import ctypes
 import fcntl
+import gc
 import io
 import multiprocessing
 import os
@@ -23,6 +24,17 @@ from select import select as imported_select
 import pytest
 
 from spindle.sim import Blocked, NotSimulated, SimError, World
+
+
+@pytest.fixture(scope="module", autouse=True)
+def alone():
+    """Wait for the threads of earlier tests, such as those of WSGI apps, which end when their pools are collected. A world
+    waits five seconds for each lock that another thread might release."""
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread():
+            thread.join(5)
+
 
 _FORK = multiprocessing.get_context("fork")
 _SPAWN = multiprocessing.get_context("spawn")
