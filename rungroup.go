@@ -24,15 +24,15 @@ import (
 //		return stream.Serve(ctx, ln, serve) // each loop has its share of the connections
 //	})
 //
-// Each call of fn is a run of its own, and ends like one of Run. The first run that fails cancels
-// those of all loops, and their tasks have Options.Grace to clean up. Several errors are joined.
-// Every loop runs until all runs have ended.
+// Each call of fn is a run of its own, and ends as a Run does. The first run that fails cancels the
+// others, and their tasks have Options.Grace to clean up. Several errors are joined. Every loop runs
+// until all runs have ended.
 //
 // Tasks of different loops run in parallel, so they share no state without locks. CallOn calls a
-// function on another loop of the group, and a cosync.Inbox passes values on. The functions tell
-// their loops apart by LoopOf and g.Loops. RunGroup runs and closes the group: Group.Run panics
-// and Group.Close fails. To end all runs early, cancel ctx: Group.Stop makes RunGroup fail only
-// while the run of the first loop has not ended.
+// function on another loop of the group, and a cosync.Inbox passes values on. To find its place in
+// the group, fn compares LoopOf with g.Loops. RunGroup runs and closes the group: Group.Run panics
+// and Group.Close fails. To end all runs early, cancel ctx. Group.Stop does not do that: it stops the
+// first loop, and RunGroup fails only if the run of that loop has not ended.
 func RunGroup(ctx context.Context, n int, fn func(ctx context.Context, g *loop.Group) error) error {
 	return Options{}.RunGroup(ctx, n, fn)
 }
@@ -73,7 +73,7 @@ type members struct {
 
 	mu    sync.Mutex // guards what follows
 	errs  []error
-	fault *PanicError // the first one
+	fault *PanicError // the first panic
 }
 
 // run runs fn on a loop, and then the loop until all members have ended.
@@ -90,10 +90,10 @@ func (m *members) run(l *loop.Loop, fn func(context.Context, *loop.Group) error)
 		}()
 		err := fn(ctx, m.g)
 		switch returned = true; {
-		case r.root.fault != nil: // of another task
+		case r.root.fault != nil: // another task has panicked
 			m.cancel(errPanicked)
 		case err != nil:
-			m.cancel(cmp.Or(r.root.firstError(), err)) // err may be the cancellation by a task that failed
+			m.cancel(cmp.Or(r.root.firstError(), err)) // err may be the cancellation that a failed task caused
 		}
 		return err
 	}, codeOf(fn))
@@ -142,7 +142,7 @@ func (m *members) failed(err error) {
 	m.add(err)
 }
 
-// add adds an error to those of RunGroup, unless it is known as the cause that ended other runs.
+// add adds an error to those of RunGroup, once: it may also be the cause that ended other runs.
 func (m *members) add(err error) {
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		if _, ofNursery := err.(*Errors); !ofNursery { // joined, possibly with that cause
