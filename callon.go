@@ -10,24 +10,23 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// CallOn runs fn as a task on the loop l, and waits for its result. A task of another loop
-// may call it, and a goroutine that runs no loop. A task of l may too: fn is then called by
-// that task itself.
+// CallOn runs fn as a task on the loop l, and waits for its result. Tasks of other loops may
+// call it, and goroutines that run no loop. In a task of l, CallOn calls fn directly.
 //
 //	members, err := spindle.CallOn(ctx, room.loop, func(ctx context.Context) (int, error) {
 //		return len(room.members), nil // belongs to that loop, so it needs no lock
 //	})
 //
-// The context of fn has the values of ctx. If ctx ends, or the calling task is cancelled,
-// fn is cancelled, and CallOn waits for its end, and for that of all tasks that fn started in
-// its RootNursery. Like those of a Run, they have 5 seconds to clean up. A result that fn
-// returns in spite of a cancellation is returned. If fn has not begun by then, it is never
-// called. A panic in fn is a panic of CallOn.
+// The context of fn has the values of ctx. CallOn returns when fn, and all tasks that fn started
+// in its RootNursery, have ended. If ctx ends, or the calling task is cancelled, they are
+// cancelled, and have 5 seconds to clean up, as the tasks of a Run do. If fn returns a result
+// nevertheless, CallOn returns it. If fn has not begun when ctx ends, it is never called. A panic
+// in fn is a panic of CallOn.
 //
-// CallOn fails with loop.ErrClosed if l is closed before fn has ended, and with the cause if fn
-// cancels the scope of its RootNursery and ends because of that. While l does not run, CallOn
-// waits. A cancellation then ends the wait only if fn has not begun. CallOn panics in a callback:
-// call RunOn there, or Post it to another loop.
+// CallOn fails with loop.ErrClosed if l is closed before fn has ended. If fn cancels the scope of
+// its RootNursery and ends because of that, CallOn fails with the cause. While l does not run,
+// CallOn waits, and a cancellation ends the wait only if fn has not begun. CallOn panics in a
+// callback: call RunOn there for the same loop, or Post a function to another loop.
 //
 // A call is a run with a task and a scope, which take about as much CPU time as waking the loop and the
 // caller does. For a short function without a result, Loop.Post costs less.

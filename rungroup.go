@@ -25,15 +25,15 @@ import (
 //		return stream.Serve(ctx, ln, serve) // each loop has its share of the connections
 //	})
 //
-// Each call of fn is a run of its own, and ends like one of Run. The first run that fails cancels
-// those of all loops, and their tasks have Options.Grace to clean up. Several errors are joined.
-// Every loop runs until all runs have ended.
+// Each call of fn is a run of its own, and ends as a Run does. The first run that fails cancels the
+// others, and their tasks have Options.Grace to clean up. Several errors are joined. Every loop runs
+// until all runs have ended.
 //
 // Tasks of different loops run in parallel, so they share no state without locks. CallOn calls a
-// function on another loop of the group, and a cosync.Inbox passes values on. The functions tell
-// their loops apart by LoopOf and g.Loops. RunGroup runs and closes the group: Group.Run panics
-// and Group.Close fails. To end all runs early, cancel ctx: Group.Stop ends them too, and makes RunGroup
-// fail.
+// function on another loop of the group, and a cosync.Inbox passes values on. To find its place in
+// the group, fn compares LoopOf with g.Loops. RunGroup runs and closes the group: Group.Run panics
+// and Group.Close fails. To end all runs early, cancel ctx. Group.Stop ends them too, and RunGroup then
+// fails.
 func RunGroup(ctx context.Context, n int, fn func(ctx context.Context, g *loop.Group) error) error {
 	return Options{}.RunGroup(ctx, n, fn)
 }
@@ -74,7 +74,7 @@ type members struct {
 
 	mu    sync.Mutex // guards what follows
 	errs  []error
-	fault *PanicError // the first one
+	fault *PanicError // the first panic
 }
 
 // run runs a loop until all members have ended. If the kernel of the loop fails, run closes it at once: it
@@ -140,10 +140,10 @@ func (m *members) start(r *run, fn func(context.Context, *loop.Group) error) {
 		}()
 		err := fn(ctx, m.g)
 		switch returned = true; {
-		case r.root.fault != nil: // of another task
+		case r.root.fault != nil: // another task has panicked
 			m.cancel(errPanicked)
 		case err != nil:
-			m.cancel(cmp.Or(r.root.firstError(), err)) // err may be the cancellation by a task that failed
+			m.cancel(cmp.Or(r.root.firstError(), err)) // err may be the cancellation that a failed task caused
 		}
 		return err
 	}, codeOf(fn))
@@ -186,7 +186,7 @@ func (m *members) failed(err error) {
 	m.add(err)
 }
 
-// add adds an error to those of RunGroup, unless it is known as the cause that ended other runs.
+// add adds an error to those of RunGroup, once: it may also be the cause that ended other runs.
 func (m *members) add(err error) {
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		if _, ofNursery := err.(*Errors); !ofNursery { // joined, possibly with that cause

@@ -118,7 +118,7 @@ func medianBeside(client *http.Client, addr string, attack func(stop <-chan stru
 	return times[len(times)/2], nil
 }
 
-// again attacks until stop is closed.
+// again repeats the attack until stop is closed.
 func again(a *http2attack.Attack, addr string, stop <-chan struct{}) {
 	for {
 		nc, err := net.Dial("tcp", addr)

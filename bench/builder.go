@@ -245,7 +245,7 @@ func (b *builder) certificate() string {
 		text := append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
 			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made.Certificate[0]})...)
 		if err = errors.Join(err, os.WriteFile(name, text, 0o600)); err != nil {
-			panic(fmt.Sprintf("bench: %v", err)) // the directory is ours
+			panic(fmt.Sprintf("bench: %v", err)) // this process has made the directory
 		}
 		b.built[name] = name
 	}

@@ -27,7 +27,7 @@ type benchmark struct {
 	group  string // several that have a table of all their ratios
 	about  string
 	speaks []string // selects its servers; see variant
-	asked  bool     // it runs only if it is named
+	byName bool     // it runs only if it is named
 	run    func(*harness) ([]report.Section, error)
 }
 
@@ -52,9 +52,9 @@ var benchmarks = slices.Concat([]benchmark{
 	{name: "tasks", about: "switches, starts and channels of tasks, against Go's", run: runTasks},
 	{name: "timers", about: "timers added and cancelled, added and fired", run: runTimers},
 }, memoryBenchmarks(), muxedBenchmarks(), []benchmark{
-	{name: "attacks", asked: true, about: "what a client notices of attacks on HTTP/2", speaks: []string{inHTTP2}, run: runAttacks},
-	{name: "many", asked: true, about: "50,000 connections, to servers in three processes", speaks: []string{inEcho}, run: runMany},
-	{name: "walks", asked: true, about: "functions that run for one byte, request or call", run: runWalks},
+	{name: "attacks", byName: true, about: "what a client notices of attacks on HTTP/2", speaks: []string{inHTTP2}, run: runAttacks},
+	{name: "many", byName: true, about: "50,000 connections, to servers in three processes", speaks: []string{inEcho}, run: runMany},
+	{name: "walks", byName: true, about: "functions that run for one byte, request or call", run: runWalks},
 }, pythonBenchmarks())
 
 const (
@@ -82,7 +82,7 @@ func benchmarkNames() []string {
 // chosen reports whether m is among the names, or in a group that is. Without names it is whether it runs by default.
 func (m benchmark) chosen(names []string) bool {
 	if len(names) == 0 {
-		return !m.asked
+		return !m.byName
 	}
 	return slices.Contains(names, m.name) || m.group != "" && slices.Contains(names, m.group)
 }

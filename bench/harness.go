@@ -60,7 +60,7 @@ func newHarness(ctx context.Context, o options, progress io.Writer) (*harness, e
 	}
 	const spare = 200 // files that a runtime and its libraries keep open
 	if need := max(o.high, o.idle+o.active, o.conns, o.slow+o.webConns, o.many/manyServers) + spare; need > limit {
-		return nil, fmt.Errorf("the benchmarks need %d open files, but the limit is %d; lower --high, --idle, --many or --conns: %w", need, limit, errUsage)
+		return nil, fmt.Errorf("the benchmarks need %d open files, but the limit is %d; lower --high, --idle, --many or --conns; %w", need, limit, errUsage)
 	}
 	if h.builder, err = newBuilder(o); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func newHarness(ctx context.Context, o options, progress io.Writer) (*harness, e
 	if o.spindle != "" {
 		if _, err := h.builder.spindle(); err != nil {
 			h.close()
-			return nil, fmt.Errorf("--spindle: %w: %w", err, errUsage)
+			return nil, fmt.Errorf("--spindle: %w; %w", err, errUsage)
 		}
 	}
 	return h, nil
@@ -88,7 +88,7 @@ func (h *harness) chooseCores() error {
 	}
 	for _, core := range []int{h.serverCPU, h.loadCPU} {
 		if !slices.Contains(cores, core) {
-			return fmt.Errorf("no core %d; there are %v: %w", core, cores, errUsage)
+			return fmt.Errorf("no core %d; there are %v; %w", core, cores, errUsage)
 		}
 	}
 	if h.serverCPU == h.loadCPU {

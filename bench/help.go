@@ -28,12 +28,13 @@ are the load generator's limit; requests per CPU-second still compare.
 Examples:
   go run .                                      all of it, about half an hour
   go run . echo pipeline                        two benchmarks
-  go run . --servers spindle-protocol,gnet echo two servers
+  go run . --servers spindle-protocol,gnet echo
+                                                two servers
   go run . kinds                                memory of idle connections of every kind
-  go run . http2 grpc attacks many              those need h2load, or all of the machine
+  go run . http2 grpc attacks many              these need h2load, or the whole machine
   go run . --python env/bin/python python-servers python-loops
   go run . --before DIR --servers spindle-lean,spindle-lean-before http
-  go run . --rounds 21 --window 3s echo         closer figures
+  go run . --rounds 21 --window 3s echo         more precise figures
   go run . --smoke                              check that everything works
   go run . chart ../docs/figures.md HTTP        draw a recorded table as SVG
 
@@ -45,12 +46,12 @@ Flags:
 func listText() string {
 	var b strings.Builder
 	b.WriteString("Benchmarks:\n")
-	for _, asked := range []bool{false, true} {
-		if asked {
-			b.WriteString("Benchmarks that run if they are named, or their group is:\n")
+	for _, byName := range []bool{false, true} {
+		if byName {
+			b.WriteString("Benchmarks that run only if they or their group are named:\n")
 		}
 		for _, m := range benchmarks {
-			if m.asked != asked {
+			if m.byName != byName {
 				continue
 			}
 			about := m.about

@@ -88,7 +88,7 @@ func dispatch(args []string, stdout, stderr io.Writer) error {
 // chart draws recorded tables from a file.
 func chart(args []string, stdout io.Writer) error {
 	if len(args) < 2 {
-		return fmt.Errorf("chart needs a file and titles of tables in it: %w", errUsage)
+		return fmt.Errorf("chart needs a file and titles of tables in it; %w", errUsage)
 	}
 	text, err := os.ReadFile(args[0])
 	if err != nil {
@@ -114,10 +114,10 @@ func serve(args []string, stdout io.Writer) error {
 		return err
 	}
 	if fs.NArg() != 1 || !known(fs.Arg(0), peers.Names()) {
-		return fmt.Errorf("serve needs one of %v: %w", peers.Names(), errUsage)
+		return fmt.Errorf("serve needs one of %v; %w", peers.Names(), errUsage)
 	}
 	if *buffer < 1 {
-		return fmt.Errorf("--buffer must be at least 1: %w", errUsage)
+		return fmt.Errorf("--buffer must be at least 1; %w", errUsage)
 	}
 	if _, err := proc.RaiseFileLimit(); err != nil {
 		return err
@@ -133,10 +133,10 @@ func serve(args []string, stdout io.Writer) error {
 func generate(args []string, stdout io.Writer) error {
 	var plan load.Plan
 	if len(args) != 1 {
-		return fmt.Errorf("load needs one plan in JSON: %w", errUsage)
+		return fmt.Errorf("load needs one plan in JSON; %w", errUsage)
 	}
 	if err := json.Unmarshal([]byte(args[0]), &plan); err != nil {
-		return fmt.Errorf("load: %w: %w", err, errUsage)
+		return fmt.Errorf("load: %w; %w", err, errUsage)
 	}
 	if _, err := proc.RaiseFileLimit(); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spindleloop/spindle/bench/load"
 	"github.com/spindleloop/spindle/bench/peers"
 	"github.com/spindleloop/spindle/internal/report"
 )
@@ -67,6 +68,15 @@ func TestHelpNamesEveryBenchmarkAndServer(t *testing.T) {
 	for _, word := range append(benchmarkNames(), variantNames()...) {
 		if !strings.Contains(stdout.String(), word) {
 			t.Errorf("--help does not mention %s", word)
+		}
+	}
+}
+
+func TestTheNoteHasTheSizeOfMessages(t *testing.T) {
+	o := options{size: 64}
+	for want, plan := range map[int]load.Plan{64: {}, 1024: {SizeBytes: 1024}, 13: {Body: "Hello, World!"}} {
+		if got := o.messageBytes(plan); got != want {
+			t.Errorf("%d bytes of %+v; want %d", got, plan, want)
 		}
 	}
 }

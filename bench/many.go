@@ -11,10 +11,10 @@ import (
 )
 
 // manyServers is how many processes share the connections of the benchmark many, because the system limits
-// the descriptors of one. As many processes have the clients.
+// the descriptors of one. The clients are in as many processes.
 const manyServers = 3
 
-// runMany holds very many connections. Every connection is tried with a message, is idle, and is tried again.
+// runMany holds very many connections. It sends a message on every connection, leaves all of them idle, and sends another one.
 func runMany(h *harness) ([]report.Section, error) {
 	contenders, names := map[string]*contender{}, []string{}
 	for _, c := range h.speaking(inEcho) {

@@ -3,12 +3,15 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/spindleloop/spindle/bench/load"
 )
 
 // listenAddr is the address that every server listens on.
@@ -71,20 +74,20 @@ func optionFlags(o *options) (fs *flag.FlagSet, servers *string) {
 	fs.IntVar(&o.active, "active", 100, "busy connections of idle10k")
 	fs.IntVar(&o.idle, "idle", 10000, "idle connections of idle10k")
 	fs.IntVar(&o.many, "many", 50_000, "connections of many")
-	fs.DurationVar(&o.rest, "rest", 10*time.Second, "time for which the connections of many are idle")
+	fs.DurationVar(&o.rest, "rest", 10*time.Second, "how long the connections of many are idle")
 	fs.IntVar(&o.gomaxprocs, "gomaxprocs", 1, "GOMAXPROCS of servers written in Go; 0 leaves it to them")
 	fs.IntVar(&o.serverCPU, "server-cpu", -1, "`core` of the servers (default the first)")
 	fs.IntVar(&o.loadCPU, "load-cpu", -1, "`core` of the load generator (default the second)")
 	fs.StringVar(&o.reference, "reference", "", "the `server` to compare the others with (default the first of Spindle in a benchmark)")
 	fs.StringVar(&o.before, "before", "", "`directory` of a checkout of an older version, to compare a change with (servers NAME-before)")
 	fs.BoolVar(&o.portable, "portable", false, "also measure Spindle with portable switching of tasks (servers NAME-portable)")
-	fs.StringVar(&o.python, "python", "", "`path` of the interpreter of Python servers and loops (default python3; of uvloop and asyncio the system's)")
+	fs.StringVar(&o.python, "python", "", "`path` of the Python interpreter (default python3, and /usr/bin/python3 first if no benchmark is of Python)")
 	fs.StringVar(&o.profiles, "profiles", "", "`directory` for CPU profiles of servers written in Go")
 	fs.StringVar(&o.spindle, "spindle", "", "`path` of a built spindle command (default: build ../cmd/spindle)")
 	fs.StringVar(&o.out, "out", "results", "`directory` for results.md, results.svg and results.json")
 	fs.BoolVar(&o.smoke, "smoke", false, "run everything once, very briefly: checks that it works, not how fast")
 	fs.BoolVar(&o.list, "list", false, "list benchmarks and servers")
-	// Keep --help from printing the default -1, which means nothing to a reader.
+	// Without this, --help would print the default -1, which means nothing to a reader.
 	for _, name := range []string{"server-cpu", "load-cpu"} {
 		fs.Lookup(name).DefValue = "0"
 	}
@@ -111,7 +114,7 @@ func parseOptions(args []string) (options, error) {
 	o.benchmarks = fs.Args()
 	for _, name := range o.benchmarks {
 		if !known(name, benchmarkNames()) {
-			return o, fmt.Errorf("no benchmark %q; there are %s: %w", name, strings.Join(benchmarkNames(), ", "), errUsage)
+			return o, fmt.Errorf("no benchmark %q; there are %s; %w", name, strings.Join(benchmarkNames(), ", "), errUsage)
 		}
 	}
 	if *servers != "" {
@@ -119,7 +122,7 @@ func parseOptions(args []string) (options, error) {
 	}
 	for _, name := range o.servers {
 		if !known(name, variantNames()) {
-			return o, fmt.Errorf("no server %q; there are %s: %w", name, strings.Join(variantNames(), ", "), errUsage)
+			return o, fmt.Errorf("no server %q; there are %s; %w", name, strings.Join(variantNames(), ", "), errUsage)
 		}
 	}
 	return o, o.check()
@@ -147,14 +150,17 @@ func (o *options) check() error {
 	}
 	for _, r := range rules {
 		if r.broken {
-			return fmt.Errorf("%s: %w", r.rule, errUsage)
+			return fmt.Errorf("%s; %w", r.rule, errUsage)
 		}
 	}
 	return nil
 }
 
+// messageBytes returns the size of the messages of a plan, or of the bodies of its answers.
+func (o *options) messageBytes(p load.Plan) int { return cmp.Or(len(p.Body), p.SizeBytes, o.size) }
+
 // pythons returns the interpreters to look for modules in. Packages of a distribution, such as uvloop, are
-// for the system's, but the servers and loops of the Python benchmarks must have the same.
+// installed for the system's interpreter. All servers and loops of the Python benchmarks must have the same one.
 func (o *options) pythons() []string {
 	if o.python != "" {
 		return []string{o.python}
@@ -178,7 +184,7 @@ func parse(fs *flag.FlagSet, args []string) error {
 	if err == nil || err == flag.ErrHelp {
 		return err
 	}
-	return fmt.Errorf("%w: %w", err, errUsage)
+	return fmt.Errorf("%w; %w", err, errUsage)
 }
 
 func known(name string, names []string) bool { return slices.Contains(names, name) }

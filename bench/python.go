@@ -66,6 +66,18 @@ var loopCases = []loopCase{
 	{"loop-udp", "udp", load.Plan{Client: "udp", Conns: 32}},
 }
 
+// about returns a sentence for --help.
+func (c loopCase) about() string {
+	text := fmt.Sprintf("echo on loops of Python: %s, %d connections", c.kind, c.plan.Conns)
+	if c.plan.Depth > 1 {
+		text += fmt.Sprintf(", %d in flight on each", c.plan.Depth)
+	}
+	if c.plan.SizeBytes > 0 {
+		text += fmt.Sprintf(", %d bytes", c.plan.SizeBytes)
+	}
+	return text
+}
+
 const overTLS = " over TLS"
 
 // loopProtocols returns the kinds of echo servers that every loop has.
@@ -106,21 +118,21 @@ func pythonBenchmarks() (all []benchmark) {
 			}
 			return compare(h)
 		}
-		all = append(all, benchmark{name: a.name, group: "python-servers", asked: true, about: a.title, speaks: []string{a.name}, run: run})
+		all = append(all, benchmark{name: a.name, group: "python-servers", byName: true, about: a.title, speaks: []string{a.name}, run: run})
 	}
 	for _, c := range loopCases {
 		p := c.plan
 		p.Depth = max(p.Depth, 1)
-		b := closed(c.name, "echo on loops of Python: "+c.kind, c.kind, c.name, "%d connections, %d in flight on each, %d bytes, one server core.",
+		b := closed(c.name, c.about(), c.kind, c.name, "%d connections, %d in flight on each, %d bytes, one server core.",
 			func(options) load.Plan { return p })
-		b.group, b.asked = "python-loops", true
+		b.group, b.byName = "python-loops", true
 		all = append(all, b)
 	}
 	k := kind{"loop-memory", "Memory of an idle connection to a loop of Python", "protocol", load.Plan{}}
 	return append(all, benchmark{
-		name: k.name, group: "python-loops", asked: true, about: "bytes of an idle connection to a loop of Python",
+		name: k.name, group: "python-loops", byName: true, about: "bytes of an idle connection to a loop of Python",
 		speaks: []string{k.protocol}, run: func(h *harness) ([]report.Section, error) { return h.memory(k) },
-	}, benchmark{name: "worlds", group: "python-worlds", asked: true, about: "worlds of spindle.sim in a minute of CPU, beside simloop", run: runWorlds})
+	}, benchmark{name: "worlds", group: "python-worlds", byName: true, about: "worlds of spindle.sim in a minute of CPU, beside simloop", run: runWorlds})
 }
 
 // library is the package that an app needs besides its server, or sys.
@@ -154,7 +166,7 @@ func (h *harness) pythonApp(a app) ([]report.Section, error) {
 }
 
 // pythonP99 compares latencies while every server gets requests at the same constant rate: half of what the
-// slowest one can bear.
+// slowest one can handle.
 func (h *harness) pythonP99(a app) ([]report.Section, error) {
 	set, err := h.startServers(a.name, a.name, 4096)
 	if err != nil {

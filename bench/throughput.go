@@ -52,7 +52,7 @@ func closed(name, about, protocol, title, note string, plan func(options) load.P
 	return benchmark{name: name, about: about, speaks: []string{protocol}, run: func(h *harness) ([]report.Section, error) {
 		p := plan(h.o)
 		s, err := h.answers(name, protocol, p)
-		s.Title, s.Note = title, fmt.Sprintf(note, p.Conns, p.Depth, cmp.Or(len(p.Body), h.o.size))
+		s.Title, s.Note = title, fmt.Sprintf(note, p.Conns, p.Depth, h.o.messageBytes(p))
 		return []report.Section{s}, err
 	}}
 }

@@ -26,9 +26,9 @@ type Named map[string]any
 // A coroutine function runs on the worker's loop, as the handlers of its app do. Any other
 // function runs on a thread, and may block.
 //
-// If the function raises an exception, Call fails with an *Error. If ctx ends, Call
-// returns its cause at once, and the coroutine is cancelled (asyncio.CancelledError). A thread cannot be cancelled;
-// its result is dropped. If the worker process ends, Call fails with ErrCrashed.
+// If the function raises an exception, Call fails with an *Error. If ctx ends, Call returns its
+// cause at once, and the coroutine is cancelled (asyncio.CancelledError). A thread cannot be
+// cancelled; its result is dropped. If the worker process ends, Call fails with ErrCrashed.
 func Call[T any](ctx context.Context, app *App, target string, args ...any) (result T, err error) {
 	a, err := app.call(ctx, target, args)
 	if err != nil {

@@ -60,7 +60,7 @@ func (w *worker) keep(c *conn) {
 	}
 }
 
-// dropReader gives the reader back. A goroutine must not read from c any more.
+// dropReader returns the reader to the pool. No goroutine may read from c after that.
 func (c *conn) dropReader() {
 	c.in.Reset(nil)
 	readers.Put(c.in)

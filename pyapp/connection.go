@@ -15,8 +15,8 @@ import (
 
 // ServeConn serves a connection with a Python protocol: the program accepts the connection, and
 // Python reads and writes it. Target names what asyncio calls a protocol factory, such as a
-// subclass of asyncio.Protocol, as "module:factory". It is called without arguments on the loop of the worker with the
-// fewest running requests, as loop.create_server would call it.
+// subclass of asyncio.Protocol, as "module:factory". The factory is called without arguments, as
+// loop.create_server would call it, on the loop of the worker with the fewest running requests.
 //
 //	for {
 //		conn, err := ln.Accept()
@@ -26,15 +26,15 @@ import (
 //		go app.ServeConn(ctx, conn, "echo:Echo")
 //	}
 //
-// ServeConn returns nil when the protocol's transport is closed, whichever side has closed it and for
-// whatever reason; connection_lost of the protocol gets the reason. If ctx ends, ServeConn returns its cause at once,
-// and the transport is aborted. If the worker process ends, the connection is closed, and ServeConn fails
-// with ErrCrashed. If the factory does not exist or fails, ServeConn fails with an *Error.
-// Shutdown and Restart wait for connections as for calls.
+// ServeConn returns nil when the protocol's transport is closed, whichever side has closed it and
+// for whatever reason; the protocol's connection_lost gets the reason. If ctx ends, ServeConn
+// returns its cause at once, and the transport is aborted. If the worker process ends, the
+// connection is closed, and ServeConn fails with ErrCrashed. If the factory does not exist or
+// fails, ServeConn fails with an *Error. Shutdown and Restart wait for connections as for calls.
 //
-// Conn must be a connection of the system, such as a *net.TCPConn, a *net.UnixConn or a
-// *stream.Conn. Others fail with ErrNoDescriptor, a *tls.Conn among them: its keys are in this
-// process. Python gets what the program has not read. ServeConn closes conn in any case.
+// Conn must have a descriptor of its own, as a *net.TCPConn, a *net.UnixConn and a *stream.Conn
+// have. Others fail with ErrNoDescriptor. One of them is *tls.Conn, whose keys are in this process.
+// Python gets what the program has not read. ServeConn closes conn in any case.
 func (a *App) ServeConn(ctx context.Context, conn net.Conn, target string) error {
 	if conn == nil {
 		panic("pyapp: ServeConn: nil connection")
@@ -58,7 +58,7 @@ func (a *App) ServeConn(ctx context.Context, conn net.Conn, target string) error
 }
 
 // ErrNoDescriptor is the error of ServeConn for a connection that another process cannot take over.
-var ErrNoDescriptor = errors.New("the connection has no descriptor of its own; pass the one below it, and let Python do what is above, such as TLS")
+var ErrNoDescriptor = errors.New("the connection has no descriptor of its own; pass the connection below it, and let Python handle the layers above, such as TLS")
 
 // duplicate returns a file with a duplicate of a connection's descriptor.
 func duplicate(conn net.Conn) (*os.File, error) {

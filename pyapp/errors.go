@@ -18,7 +18,7 @@ var (
 	ErrExited       = errors.New("the worker process ended before it was ready")
 )
 
-// Further reasons. No program decides by them.
+// Further reasons, which programs do not need to tell apart.
 var (
 	errNoDirectory = errors.New("there is no such directory")
 	errNotAnApp    = errors.New("the target is not an ASGI or WSGI app")
@@ -44,7 +44,7 @@ type StartError struct {
 	Target string // of the App
 	Python string // the interpreter
 	Reason error  // ErrNoPython, ErrNotInstalled, ErrNoModule and so on
-	Text   string // what the worker has reported, for people; may have several lines
+	Text   string // what the worker has reported, for people; it may have several lines
 }
 
 func (e *StartError) Error() string {

@@ -110,8 +110,8 @@ func (x *exchange) release() {
 	}
 }
 
-// readSmall reads a small body, unless the client waits for a 100 response. So it can be sent
-// with the head, and again to another worker.
+// readSmall reads a small body, unless the client waits for a 100 response. A body that was read
+// can be sent with the head, and again to another worker.
 func (x *exchange) readSmall() error {
 	n := x.r.ContentLength
 	if n <= 0 || n > smallBody || x.payload != nil || x.r.Header.Get("Expect") != "" {

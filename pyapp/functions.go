@@ -61,7 +61,7 @@ func Receive[T any](app *App, name string, to *cosync.Inbox[T]) {
 //
 //	async for item in spindle.stream("prices", query): …
 //
-// The iteration is ahead of Python by 256 items at most. If Python stops before the end, the
+// The sequence is at most 256 items ahead of Python. If Python stops before the end, the
 // context of fn ends, and so does the loop over its sequence.
 func HandleStream[In, Item any](app *App, name string, fn func(ctx context.Context, in In) iter.Seq2[Item, error]) {
 	app.provide(name, &function{stream: func(ctx context.Context, args []cbor.RawMessage, send func([]byte) error) error {
@@ -128,7 +128,7 @@ func decodeArguments(args []cbor.RawMessage, dst any) error {
 	return fmt.Errorf("%d arguments do not fit into a %v", len(args), v.Type())
 }
 
-// decodeEach decodes arguments into a slice, and sets to to it.
+// decodeEach decodes arguments into a slice like the given one, and stores it in to.
 func decodeEach(args []cbor.RawMessage, slice, to reflect.Value) error {
 	items := reflect.MakeSlice(slice.Type(), len(args), len(args))
 	for i, arg := range args {

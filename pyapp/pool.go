@@ -189,7 +189,7 @@ func (a *App) acquire(ctx context.Context) (*worker, error) {
 		return err
 	})
 	switch {
-	case w != nil: // even if the time has passed in the same moment
+	case w != nil: // even if the time has passed at the same moment
 		return w, nil
 	case errors.Is(err, errLate):
 		return nil, ErrUnavailable

@@ -1,6 +1,7 @@
-// Package pyapp runs Python inside a Go program: ASGI and WSGI apps as http.Handlers,
-// Python functions as calls, and Python protocols for connections that the program accepts; see ServeConn. Python can call functions of Go, too; see Handle. Python runs in worker processes, so the program needs no cgo,
-// and a crash of Python does not end it.
+// Package pyapp runs Python inside a Go program: ASGI and WSGI apps as http.Handlers, Python
+// functions as calls, and Python protocols for connections that the program accepts; see
+// ServeConn. Python can call Go functions, too; see Handle. Python runs in worker processes, so
+// the program needs no cgo, and a crash of Python does not end it.
 //
 //	app := &pyapp.App{Dir: "service", Target: "main:app", Workers: 2}
 //	defer app.Close()
@@ -34,9 +35,10 @@
 //
 // # Goroutines
 //
-// All functions may be called from any goroutine, and Call, Stream, ServeConn, Start, Shutdown and Restart also
-// in tasks, which wait without blocking their loop. An App serves on goroutines: with package
-// web, do not mark it with web.Inline. An App supervises its processes on a loop of its own.
+// All functions may be called from any goroutine. Call, Stream, ServeConn, Start, Shutdown and
+// Restart may also be called in tasks, which wait without blocking their loop. An App serves on
+// goroutines: with package web, do not mark it with web.Inline. An App supervises its processes on
+// a loop of its own.
 package pyapp
 
 import (
@@ -58,17 +60,18 @@ type App struct {
 	// imported from. Empty means that of this process.
 	Dir string
 
-	// Target names the app: "module:attribute", or a Python file. Empty means that there is
-	// none: then the App is only for calls, and ServeHTTP panics.
+	// Target names the app: "module:attribute", or a Python file. If it is empty, the App is
+	// for calls and connections only, and ServeHTTP panics.
 	Target string
 
 	// Workers is the number of processes. Zero means 1.
 	Workers int
 
-	// Interpreters is the number of Python interpreters in each process, each with its own GIL, from CPython 3.13
-	// on. They take less memory than as many processes, and a crash ends all of them. All serve
-	// requests; functions and connections are for the first one. Extension modules that refuse subinterpreters, such as
-	// that of pydantic, and WSGI apps need processes: Start fails with ErrInterpreters. Zero means 1.
+	// Interpreters is the number of Python interpreters in each process, each with its own GIL.
+	// More than one need CPython 3.13. They take less memory than as many processes, and a crash
+	// ends all of them. All serve requests; the first one also has the functions and
+	// connections. With WSGI apps, and with extension modules that refuse subinterpreters, such
+	// as pydantic's, Start fails with ErrInterpreters: use Workers instead. Zero means 1.
 	Interpreters int
 
 	// Python is the interpreter: a path, or a name that is looked up in $PATH. Empty means
@@ -100,19 +103,22 @@ type App struct {
 	// means 16 MB.
 	MaxCallBytes int
 
-	// MaxGoCalls limits how many calls of Go functions run at a time; see Handle. Further ones wait. Calls
-	// that a Go function causes by calling Python count on their own. Zero means 1,024.
+	// MaxGoCalls limits how many calls of Go functions run at a time; see Handle. Further ones
+	// wait. Calls that a Go function causes by calling Python are counted separately. Zero means
+	// 1,024.
 	MaxGoCalls int
 
 	// CallThreads is the number of threads of a worker for calls of functions that are not
-	// coroutines. Further calls of such functions wait; calls of coroutines do not. Calls that
-	// a Go function makes while Python waits for it have as many threads of their own. Zero means 32.
+	// coroutine functions. Further calls of such functions wait; calls of coroutine functions do
+	// not. Calls that a Go function makes while Python waits for it have as many threads of
+	// their own. Zero means 32.
 	CallThreads int
 
-	// MaxMemory limits the address space of each worker in bytes. Python raises MemoryError when it
-	// asks for more; a worker that cannot go on then ends, as by a crash. The address space is larger than the memory
-	// that is used: a worker without an app has about 2 GB of it, and each thread more. It needs a shell
-	// with "ulimit -v", which macOS lacks. Zero means no limit.
+	// MaxMemory limits the address space of each worker in bytes. Python raises MemoryError when
+	// it asks for more; a worker that cannot continue then ends, as in a crash. The address space
+	// is larger than the memory that is used: a worker without an app has about 2 GB of it, and
+	// each thread adds to it. MaxMemory needs a shell with "ulimit -v", which macOS lacks. Zero
+	// means no limit.
 	MaxMemory int64
 
 	// ErrorLog is the logger for processes that end or cannot be started. Nil means

@@ -16,9 +16,9 @@ import (
 //
 //	for word, err := range pyapp.Stream[string](ctx, app, "text:words", name) { … }
 //
-// The generator is ahead of the loop by 256 items at most: then it waits. If the loop ends
-// before the generator, or ctx ends, the generator is closed, and its finally clauses run. A generator that is
-// not asynchronous runs on a thread, and notices that only when it yields.
+// The generator is at most 256 items ahead of the loop; then it waits. If the loop ends before the
+// generator, or ctx ends, the generator is closed, and its finally clauses run. A generator that
+// is not asynchronous runs on a thread, and is closed when it yields next.
 //
 // After an error the loop ends.
 func Stream[T any](ctx context.Context, app *App, target string, args ...any) iter.Seq2[T, error] {
@@ -85,7 +85,7 @@ func (a *App) stream(ctx context.Context, target string, args []any, take func([
 func (w *worker) stream(ctx context.Context, in arguments, take func([]byte) (int, bool, error)) error {
 	id, waiting := w.a.newCall(w, window+2) // each frame has an item, and the end is one more
 	err := w.begin(ctx, &relay.Envelope{Kind: relay.KindRequest, ID: id, Seq: window}, in)
-	ended := err != nil // nothing is to be cancelled
+	ended := err != nil // there is nothing to cancel
 	defer func() {
 		if !ended {
 			w.post(&relay.Envelope{Kind: relay.KindCancel, ID: id})

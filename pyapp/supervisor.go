@@ -210,7 +210,7 @@ func (s *supervisor) drain(ctx context.Context, workers ...*worker) error {
 	if errors.As(err, new(*spindle.Canceled)) && !errors.Is(err, spindle.ErrTimeout) {
 		return err
 	}
-	return nil // they have ended, one way or the other
+	return nil // they have ended, with or without an error
 }
 
 // succeed replaces one worker, which serves until the new one is ready.

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// tunnel passes bytes both ways after the worker has switched protocols, for a WebSocket. The
-// worker does not wait for it when it ends, but closes it.
+// tunnel passes bytes both ways after the worker has switched protocols, for a WebSocket. A
+// worker that ends does not wait for the tunnel, but closes it.
 func (x *exchange) tunnel(res *http.Response) {
 	head := x.tunnelHead(res)
 	client, buffered, err := http.NewResponseController(x.w).Hijack()

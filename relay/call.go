@@ -15,8 +15,8 @@ import (
 // failed, with spindle.ErrTimeout at the deadline, with ErrFull, ErrNoResponder or ErrDown if
 // the request could not be sent, and with the error of ctx if that ends first. If the
 // deadline passes at the worker before it does here, because the worker's clock is faster, the
-// error is a *RemoteError with the code "deadline". For errors.Is, it equals context.DeadlineExceeded
-// as spindle.ErrTimeout does.
+// error is a *RemoteError with the code "deadline". By errors.Is it is context.DeadlineExceeded,
+// as spindle.ErrTimeout is.
 func (c *Caller) Call(ctx context.Context, subject string, body []byte) ([]byte, error) {
 	reply, err := c.Do(ctx, Envelope{Subject: subject, Body: body})
 	if err != nil {
@@ -35,7 +35,7 @@ func (c *Caller) Do(ctx context.Context, e Envelope) (*Envelope, error) {
 	return c.intercepted(ctx, e)
 }
 
-// intercepted makes a call by way of CallerOptions.Intercept.
+// intercepted makes a call through CallerOptions.Intercept.
 func (c *Caller) intercepted(ctx context.Context, e Envelope) (*Envelope, error) {
 	reply, err := c.o.Intercept(ctx, &e, func(ctx context.Context, e *Envelope) (*Envelope, error) {
 		copied := *e // the trace of a call is not that of the next one

@@ -46,7 +46,7 @@ type Caller struct {
 // CallerOptions configures a Caller.
 type CallerOptions struct {
 	// Timeout is the deadline of calls that have none of their own. A call also ends with
-	// its context. Zero means 30 seconds. A deadline of more than a year is one of a year.
+	// its context. Zero means 30 seconds. Deadlines are limited to a year.
 	Timeout time.Duration
 
 	// MaxWaiters is how many calls may wait at a time. Another one fails with ErrFull.
@@ -66,11 +66,11 @@ type CallerOptions struct {
 	Window int
 
 	// Hedge, if it is not zero, is how long a call waits for its reply before it sends the
-	// request again, and again after each further time. So a worker that is frozen or cut off
-	// does not keep its calls: on most buses each copy goes to a worker by chance. The first
-	// reply counts, and the other workers are cancelled. It is for handlers that may run twice for
-	// a call, and should be longer than they usually take. Streams, and subjects that a bus
-	// stores, are sent once.
+	// request again, and again after each further time. A worker that is frozen or cut off then
+	// does not hold up its calls: most buses choose a worker at random for each copy. The first
+	// reply counts, and the other workers are cancelled. Set Hedge only for handlers that may
+	// run twice for a call, and to more than they usually take. Streams, and requests of subjects
+	// that a bus stores, are sent once.
 	Hedge time.Duration
 }
 
@@ -93,7 +93,7 @@ type CallerStats struct {
 	Hedged uint64 // requests that were sent again; see CallerOptions.Hedge
 
 	CancelsSent uint64
-	CancelsLost uint64 // the bus took no more
+	CancelsLost uint64 // the bus did not take the message
 }
 
 // NewCaller makes a Caller. Each call has a span of the tracer of its context, or of ctx; see

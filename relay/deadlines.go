@@ -42,8 +42,8 @@ func (c *Caller) deadlinesOf(l *loop.Loop) *deadlines {
 	return p
 }
 
-// limit makes a call end at its deadline. A call that had to wait before it was sent is put in its
-// place. The caller holds c.mu, on the loop.
+// limit makes a call end at its deadline. A call that had to wait before it was sent is inserted
+// where its deadline belongs. The caller holds c.mu, on the loop.
 func (p *deadlines) limit(w *waiter) {
 	before := p.newest
 	for before != nil && before.req.origin.deadline > w.req.origin.deadline {
@@ -80,8 +80,8 @@ func (p *deadlines) unlimit(w *waiter) {
 	w.listed, w.older, w.newer = false, nil, nil
 }
 
-// tickAt makes tick be called at the deadline of the oldest call, and not at a later one. It is
-// called on the loop. The caller holds c.mu.
+// tickAt schedules tick for the deadline of the oldest call, instead of a later one. It is called on
+// the loop. The caller holds c.mu.
 func (p *deadlines) tickAt(now time.Time) {
 	if p.ticking {
 		p.timer.stop()

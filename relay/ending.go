@@ -50,7 +50,7 @@ func (c *Caller) deliver(e *Envelope) {
 		case w.stream:
 			credit = w.creditDue()
 		}
-		w.wakeIfDue() // the last: a call that has ended is not ours any more
+		w.wakeIfDue() // the last use of w, which belongs to its caller again when the call has ended
 	}
 	c.mu.Unlock()
 	if cancel != nil {

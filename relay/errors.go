@@ -28,7 +28,7 @@ var (
 
 	// ErrRetry is for handlers: one that fails with an error that wraps ErrRetry gets the
 	// request again, or another worker does, if the bus redelivers. The bus limits the
-	// attempts; see Request.Attempt. On other buses it is an error as any other.
+	// attempts; see Request.Attempt. On other buses it is an error like any other.
 	ErrRetry = errors.New("relay: try again")
 
 	// ErrLostClaim is for Results: another worker has the key; see Claimer.
@@ -69,7 +69,7 @@ func (e *timeoutError) Is(target error) bool {
 
 func (e *timeoutError) Timeout() bool { return true }
 
-// Codes of RemoteError; its documentation has them, too.
+// Codes of RemoteError, as its documentation lists them.
 const (
 	codeError       = "error"
 	codePanic       = "panic"
@@ -93,7 +93,7 @@ const (
 //	full          the queue of the subject is full
 //	lost-claim    another worker has the idempotency key; the effect may have happened
 //	too-large     the reply is larger than the bus or the Results allow
-//	given-up      the bus delivers the request no more: it was tried too often
+//	given-up      the bus no longer delivers the request: too many attempts have failed
 type RemoteError struct {
 	Subject string
 	Code    string

@@ -64,8 +64,8 @@ type Bus interface {
 
 	// Listen calls deliver for each envelope of a subject, until the result is closed. When
 	// its Close has returned, deliver is not called again.
-	// Deliver does not wait; it may be called from any goroutine, but not for two
-	// envelopes of one publisher at a time.
+	// Deliver does not wait. It may be called from any goroutine, but not for two
+	// envelopes of one publisher at the same time.
 	Listen(ctx context.Context, subject string, deliver func(e *Envelope)) (io.Closer, error)
 
 	// Subscribe joins a queue group. Each envelope of the subject goes to one member.
@@ -103,7 +103,7 @@ type Delivery struct {
 // Outcome is what became of a delivery. Zero means that the envelope is dealt with.
 type Outcome struct {
 	// Again means that the envelope is to be delivered again, here or to another member,
-	// after the time After at the earliest. An After of zero means what the bus does by itself.
+	// after the time After at the earliest. If After is zero, the bus chooses the time.
 	Again bool
 	After time.Duration
 

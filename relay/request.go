@@ -246,8 +246,8 @@ func (s *service) unsent(r *Request, e *Envelope, err error) {
 	}
 }
 
-// report logs a panic of a handler, because its stack stays here, and an error that no caller
-// is told.
+// report logs a panic of a handler, because its stack stays here, and an error that reaches no
+// caller.
 func (s *service) report(r *Request, err error, told bool) {
 	log := cmp.Or(s.o.ErrorLog, slog.Default())
 	if p, ok := err.(*handlerPanic); ok {

@@ -28,8 +28,8 @@ type Results interface {
 }
 
 // Claimer is implemented by Results that reserve a key when Load finds nothing, so that no other
-// worker handles a request with the key at the same time. They may lose the reservation to
-// another worker when this one was not heard of for too long.
+// worker handles a request with the key at the same time. Another worker may
+// take the reservation over if this one has not been heard from for too long.
 type Claimer interface {
 	// Claimed is called after Load has reserved a key. It returns the fencing token of the
 	// reservation: a number that is larger than those of all earlier ones of the key. It
@@ -99,7 +99,7 @@ func (s *service) handleOnce(ctx context.Context, r *Request, key string) (body 
 
 // handleFirst calls the handler of a request that this worker has claimed, and keeps the reply.
 func (s *service) handleFirst(ctx context.Context, r *Request, key string) (body []byte, err error) {
-	ended := false // otherwise the handler has failed, and its key is given back
+	ended := false // otherwise the handler has failed, and its key is released
 	var lost atomic.Bool
 	if c, ok := s.o.Results.(Claimer); ok {
 		defer func() {

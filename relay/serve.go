@@ -49,7 +49,7 @@ func (s *service) serveOnGoroutine(d Delivery) {
 }
 
 // invocation is the context of a handler on a goroutine. It costs little unless the handler
-// waits for its end: only then there is a channel and a timer.
+// waits for its end: only then are there a channel and a timer.
 type invocation struct {
 	Request
 

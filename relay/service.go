@@ -131,7 +131,7 @@ func (s *service) waits() bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.joinIdle() { // all may have become busy, and found no room for another one
+	if s.joinIdle() { // all may have become busy meanwhile, without starting another one
 		return true
 	}
 	s.leave()
@@ -259,7 +259,7 @@ type revocations struct {
 // the cancellations of all calls that no worker has answered.
 const mostRevocations = 1 << 16
 
-// add adds a call. It reports whether another one had to go before its time.
+// add adds a call. It reports whether it dropped another one early.
 func (r *revocations) add(key callKey, now time.Time, remaining time.Duration) (forgotten bool) {
 	if r.until == nil {
 		r.until = map[callKey]time.Time{}

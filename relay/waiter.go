@@ -9,7 +9,7 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// waiter is a call, from its request to its end. That of a call with a reply is used again.
+// waiter is a call, from its request to its end. The waiter of a call with a reply is reused.
 type waiter struct {
 	onloop.Parker // of the task or goroutine that waits, while parked
 	c             *Caller
@@ -41,7 +41,7 @@ type alarm struct {
 	timer  *time.Timer // nil for one of a loop
 }
 
-// start makes fn be called on l, or on a goroutine if l is nil. It is called on the loop.
+// start schedules fn on l, or on a goroutine if l is nil. It is called on the loop.
 func (a *alarm) start(l *loop.Loop, in time.Duration, fn func()) {
 	if l != nil {
 		a.onLoop = l.CallLater(in, fn)
@@ -80,7 +80,7 @@ func (w *waiter) stopAlarm() bool {
 // spareWaiters are waiters of calls that have ended.
 var spareWaiters = sync.Pool{New: func() any { return &waiter{} }}
 
-// release gives a waiter back, unless its timer may call timeout. It is for calls that were not
+// release returns a waiter to the pool, unless its timer may still call timeout. It is for calls that were not
 // cancelled: many are cancelled together, and their waiters would be kept for nothing.
 func (w *waiter) release() {
 	if w.stopAlarm() {

@@ -57,23 +57,24 @@ type ServeOptions struct {
 	// Ready, if set, is called once, when requests reach the worker.
 	Ready func()
 
-	// Results keeps replies by the header IdempotencyKey. A request with a key that is
-	// there is answered without the handler. While a request with a key runs, another
-	// one here fails with the code "duplicate". Errors are not kept. Items of a stream
+	// Results keeps replies by the header IdempotencyKey. If it has the reply for the key of
+	// a request, the request is answered without the handler. While a request with a key runs,
+	// another one in this worker fails with the code "duplicate". Errors are not kept. Items of a stream
 	// are kept with its reply, up to 16 MB. Nil means that keys have no effect.
 	Results Results
 
 	// Retry decides what becomes of a request when its handler has failed with err, if the bus
-	// redelivers: whether it is delivered again, and after which time. Zero means the pause of
-	// the bus. The bus limits the attempts. Nil means again if err wraps ErrRetry.
+	// redelivers: whether it is delivered again, and after which time. A time of zero means the
+	// pause of the bus. The bus limits the attempts. If Retry is nil, a request is delivered
+	// again if err wraps ErrRetry.
 	Retry func(r *Request, err error) (again bool, after time.Duration)
 
 	// Drain is how long Serve waits for running handlers when it is stopped. After that
 	// their contexts end, and Serve waits as long again. Zero means 10 seconds.
 	Drain time.Duration
 
-	// ErrorLog gets panics of handlers, with their stacks, and errors that no caller is
-	// told: of requests without a ReplyTo, and of attempts that fail with ErrRetry. Nil means
+	// ErrorLog gets panics of handlers, with their stacks, and errors that reach no caller:
+	// of requests without a ReplyTo, and of attempts that fail with ErrRetry. Nil means
 	// slog.Default().
 	ErrorLog *slog.Logger
 }

@@ -98,14 +98,10 @@ func runEcho(ctx context.Context, args []string, out, _ io.Writer) error {
 		fmt.Fprintf(out, "spindle echo: listening on %v (%s, %s, %d %s)\n",
 			a, *model, group.Loops()[0].Backend(), *loops, plural(*loops, "loop"))
 	})
-	var taken *net.OpError
-	switch {
-	case errors.Is(err, context.Canceled):
+	if errors.Is(err, context.Canceled) {
 		return nil
-	case errors.As(err, &taken) && taken.Op == "listen":
-		return fmt.Errorf("listen on %s: %w; choose another with --addr", at.address, taken.Err)
 	}
-	return err
+	return listenError(err, at.address, "choose another with --addr")
 }
 
 // serveAll runs a server on each loop, each on its own goroutine. The first failure ends the

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"regexp"
@@ -97,6 +98,19 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	}
 	fmt.Fprintf(errs, "spindle: no command %q; 'spindle help' lists them\n", args[0])
 	return 2
+}
+
+// listenError returns err, with the address and a remedy if a command could not listen there.
+func listenError(err error, at, remedy string) error {
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Op != "listen" {
+		return err
+	}
+	why := op.Err
+	if call, ok := why.(*os.SyscallError); ok { // the name of the call says nothing to a user
+		why = call.Err
+	}
+	return fmt.Errorf("listen on %s: %w; %s", at, why, remedy)
 }
 
 // profile writes a CPU profile to a file until stop is called.

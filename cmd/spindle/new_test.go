@@ -29,9 +29,10 @@ func TestNewProjectsPassTheirTests(t *testing.T) {
 			if kind.Name == "python" {
 				python := os.Getenv("SPINDLE_PYTHON")
 				if python == "" {
-					t.Skip("SPINDLE_PYTHON is not set: it names an interpreter with the packages spindle-loop and pytest")
+					t.Skip("SPINDLE_PYTHON is not set: it names an interpreter with the packages spindle-loop, pytest and setuptools")
 				}
 				inProject(t, dir, python, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+				inProject(t, dir, python, "-m", "pip", "install", "--dry-run", "--no-deps", "--no-index", "--no-build-isolation", "-e", ".")
 				return
 			}
 			if sums, err := os.ReadFile("../../go.sum"); err != nil || os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o666) != nil {

@@ -73,7 +73,7 @@ func runProxy(ctx context.Context, args []string, out, errs io.Writer) error {
 	err = spindle.Options{Loop: loop.Options{Name: "proxy"}}.Run(ctx, func(ctx context.Context) error {
 		ln, err := stream.Listen(ctx, "tcp", at)
 		if err != nil {
-			return fmt.Errorf("listen on %s: %w", at, errors.Unwrap(err))
+			return listenError(err, at, "choose another LISTEN")
 		}
 		fmt.Fprintf(out, "spindle proxy: %v → %s\n", ln.Addr(), p.target)
 		if *every > 0 {

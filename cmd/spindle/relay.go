@@ -107,11 +107,7 @@ func runRelayDemo(ctx context.Context, args []string, out, errs io.Writer) error
 		Bus:     "in this process",
 		Connect: func(context.Context) (relay.Bus, error) { return shared{bus}, nil },
 	}, func(a net.Addr) { fmt.Fprintf(out, "spindle relay demo: http://%v\n", a) })
-	var taken *net.OpError
-	if errors.As(err, &taken) && taken.Op == "listen" {
-		return fmt.Errorf("listen on %s: %w; choose another with --addr", at, taken.Err)
-	}
-	return err
+	return listenError(err, at, "choose another with --addr")
 }
 
 // shared is a bus that the planes share, so none of them closes it.

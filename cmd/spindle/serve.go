@@ -97,15 +97,11 @@ func runServe(ctx context.Context, args []string, out, errs io.Writer) error {
 	announced := announceDrain(ctx, out, "serve", *drain)
 	err = s.ListenAndServe(ctx, at)
 	announced()
-	var taken *net.OpError
-	switch {
-	case errors.Is(err, web.ErrDrainTimeout):
+	if errors.Is(err, web.ErrDrainTimeout) {
 		fmt.Fprintf(errs, "spindle serve: some requests took longer than %v; their connections were closed\n", *drain)
 		return nil
-	case errors.As(err, &taken) && taken.Op == "listen":
-		return fmt.Errorf("listen on %s: %w; choose another with --addr", at, taken.Err)
 	}
-	return err
+	return listenError(err, at, "choose another with --addr")
 }
 
 // mustBeDir fails unless name is a directory, or empty.

@@ -1,5 +1,6 @@
-// Package frame is the form of envelopes on pipes and connections, such as those to the worker
-// processes of package relay/process. The documentation of that package describes it.
+// Package frame encodes envelopes for pipes and connections, such as those to the worker
+// processes of package relay/process. The documentation of that package describes the form.
+// Package pyapp uses short headers as well; see AppendShort.
 package frame
 
 import (
@@ -63,9 +64,9 @@ func Append(b []byte, e *relay.Envelope) ([]byte, error) {
 	return append(b, e.Body...), nil
 }
 
-// Read reads a frame with a body of at most maxBody bytes. It returns io.EOF if there
-// is nothing to read, and an error that wraps ErrMalformed or relay.ErrTooLarge if the bytes are not
-// acceptable; then the reader is at no particular place.
+// Read reads a frame with a body of at most maxBody bytes. It returns io.EOF if there is nothing to
+// read, and an error that wraps ErrMalformed or relay.ErrTooLarge if the bytes are not acceptable.
+// After such an error the reader is somewhere inside the frame.
 func Read(r io.Reader, maxBody int) (*relay.Envelope, error) {
 	var sizes [8]byte
 	if _, err := io.ReadFull(r, sizes[:]); err != nil {
@@ -94,7 +95,7 @@ func Read(r io.Reader, maxBody int) (*relay.Envelope, error) {
 	return e, nil
 }
 
-// readBody reads n bytes. It allocates as they come, because n may be a lie.
+// readBody reads n bytes. It allocates as they come, because n may be wrong.
 func readBody(r io.Reader, n int) ([]byte, error) {
 	const step = 1 << 20
 	if n == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/spindleloop/spindle/tracing"
 )
 
-// A short header is one in binary, for calls of a few microseconds: most of the work for a frame is its header in JSON.
-// It begins with the kind, which no JSON begins with:
+// A short header is binary. It is for calls that take a few microseconds: for them, most of the work for a frame would be
+// a header in JSON. It begins with the kind, a byte that no JSON text begins with:
 //
 //	kind (1 byte), seq (4), ID (8), deadline in microseconds (8), length of the traceparent (1), traceparent,
 //	and for each of Headers: length of the name (1), name, length of the value (1), value
@@ -20,8 +20,8 @@ import (
 // All numbers are big-endian, and all texts are UTF-8, as in JSON.
 const shortSize = 1 + 4 + 8 + 8 + 1
 
-// AppendShort is Append with a short header, if one can express the envelope: without Token, Attempt, Subject, ReplyTo,
-// and trace state, and with few and short Headers in UTF-8.
+// AppendShort is Append with a short header, if that can express the envelope: one without Token, Attempt, Subject,
+// ReplyTo and trace state, whose Headers are few, short and in UTF-8.
 func AppendShort(b []byte, e *relay.Envelope) ([]byte, error) {
 	if e.Token != 0 || e.Attempt != 0 || e.Subject != "" || e.ReplyTo != "" || e.Trace.State != "" || len(e.Headers) > 8 {
 		return Append(b, e)
@@ -48,7 +48,7 @@ func AppendShort(b []byte, e *relay.Envelope) ([]byte, error) {
 	b = binary.BigEndian.AppendUint64(b, e.ID)
 	b = binary.BigEndian.AppendUint64(b, due)
 	b = append(append(b, byte(len(trace))), trace...)
-	for name, value := range e.Headers { // any order: the reader has a map
+	for name, value := range e.Headers { // any order: the reader makes a map
 		b = append(append(b, byte(len(name))), name...)
 		b = append(append(b, byte(len(value))), value...)
 	}

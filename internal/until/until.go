@@ -14,11 +14,11 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Limit is longer than any busy machine needs: only a test that would hang waits so long.
+// Limit is longer than a busy machine needs: only a test that would hang waits that long.
 const Limit = 2 * time.Minute
 
-// Holds waits on a goroutine until condition returns true. It asks every millisecond: use it for
-// what has no event to wait for.
+// Holds waits on a goroutine until condition returns true. It checks every millisecond: use it
+// if there is no event to wait for.
 func Holds(t testing.TB, condition func() bool) {
 	t.Helper()
 	if !Tried(condition) {
@@ -26,8 +26,8 @@ func Holds(t testing.TB, condition func() bool) {
 	}
 }
 
-// Tried is Holds for a test that reports by itself what is missing. It reports whether condition
-// returned true.
+// Tried is Holds for tests that report the failure themselves. It reports whether condition returned
+// true.
 func Tried(condition func() bool) bool {
 	for began := time.Now(); !condition(); time.Sleep(time.Millisecond) {
 		if time.Since(began) > Limit {
@@ -54,15 +54,15 @@ func InTask(ctx context.Context, t testing.TB, condition func() bool) {
 func OnLoop(t testing.TB, l *loop.Loop, condition func() bool) {
 	t.Helper()
 	holds := make(chan bool, 1)
-	var look func()
-	look = func() {
+	var check func()
+	check = func() {
 		if condition() {
 			holds <- true
 			return
 		}
-		l.CallLater(time.Millisecond, look)
+		l.CallLater(time.Millisecond, check)
 	}
-	if err := l.Post(look); err != nil {
+	if err := l.Post(check); err != nil {
 		t.Fatalf("%v: %s", err, caller())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), Limit)

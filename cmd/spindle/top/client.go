@@ -39,7 +39,7 @@ func Dial(ctx context.Context, addr, token string) (*Client, error) {
 	}
 	base, err := url.Parse(whole)
 	if err != nil || base.Host == "" || base.Port() == "" && whole != addr {
-		return nil, fmt.Errorf("%q: want HOST:PORT, or the URL of an inspector", addr)
+		return nil, errors.New("want HOST:PORT, or the URL of an inspector")
 	}
 	c := &Client{base: base, token: token, http: &http.Client{Timeout: 10 * time.Second, CheckRedirect: keepToken}}
 	if strings.Trim(base.Path, "/") != "" {
@@ -54,7 +54,7 @@ func Dial(ctx context.Context, addr, token string) (*Client, error) {
 	}
 	base.Path = "/debug/spindle/"
 	if err := c.follow(ctx); err != nil {
-		return nil, fmt.Errorf("%s has no inspector, neither at / nor at /debug/spindle/: %w", base.Host, err)
+		return nil, fmt.Errorf("no inspector, neither at / nor at /debug/spindle/: %w", err)
 	}
 	return c, nil
 }

@@ -14,7 +14,7 @@ from .worker import WorkerServer
 
 
 def serve_here(options, fd, commands, status, tally, mounted, remedy):
-    """Serve in this interpreter, and tell the main one the exit code. Mounted: in a worker of a Go program."""
+    """Serve in this interpreter, and send the main one the exit code. Mounted is true in a worker of a Go program."""
     code = 1
     try:
         config = Config(**options)
@@ -35,7 +35,7 @@ def serve_here(options, fd, commands, status, tally, mounted, remedy):
 
 
 class InterpreterServer(WorkerServer):
-    """The server in a subinterpreter. It obeys the main interpreter, as a worker obeys its supervisor."""
+    """The server in a subinterpreter. It takes commands from the main interpreter, as a worker does from its supervisor."""
 
     def __init__(self, config, commands, status, remedy):
         super().__init__(config, commands, status)
@@ -55,7 +55,7 @@ class MountedInterpreterServer(Mounted, InterpreterServer):
 
 
 def _refusal(error):
-    """Return the message of an extension module that refuses to be loaded in a subinterpreter, None if there is none."""
+    """Return the message of an extension module that refuses to load in a subinterpreter, or None."""
     while error is not None:
         if isinstance(error, ImportError) and "subinterpreter" in str(error):
             return " ".join(str(error).split())

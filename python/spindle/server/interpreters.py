@@ -1,11 +1,11 @@
 """Serves with several interpreters in one process, each with its own GIL, on one socket.
 
-The main interpreter serves as usual, and handles signals. It runs each of the others in a thread, and talks to them as a
-supervisor does to its workers (workers.py), by pipes. One difference: an interpreter that ends is not replaced, because
-CPython keeps most of its memory. The others end then, in order, and so does the process.
+The main interpreter serves as usual, and handles signals. It runs each of the others in a thread, and talks to them by
+pipes, as a supervisor does to its workers (workers.py). There is one difference: an interpreter that ends is not replaced,
+because CPython keeps most of its memory. Instead the others shut down, and the process ends.
 
-The main interpreter imports the app first. CPython 3.13 needs that: datetime, for example, crashes the process if it is
-imported in two subinterpreters, and not in the main one before.
+The main interpreter imports the app first. CPython 3.13 needs that: datetime, for example, crashes the process if two
+subinterpreters import it and the main one has not imported it before.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ logger = logging.getLogger("spindle.server")
 class Interpreter:
     """An interpreter that serves, in a thread."""
 
-    exit_code = 1  # if it does not say another
-    failure = "exited", "an interpreter has ended; standard error may have the reason"  # a reason and a text: why it has not started
+    exit_code = 1  # unless it reports another
+    failure = "exited", "an interpreter has ended; standard error may have the reason"  # the reason why it has not started, and a text
 
     def __init__(self, options, listener, tally, mounted, remedy):
         its_commands, self._commands = os.pipe()
         self.status, its_status = os.pipe()
-        self._begun = b""  # a line that has not come as a whole
+        self._begun = b""  # an incomplete line
         arguments = options, os.dup(listener), its_commands, its_status, tally, mounted, remedy
         code = (f"import sys\nsys.path[:] = {sys.path!r}\nsys.argv[:] = {sys.argv!r}\n"
                 f"from spindle.server.interpreter import serve_here\nserve_here{arguments!r}")
@@ -41,7 +41,7 @@ class Interpreter:
         self._thread.start()
 
     def hear(self, text):
-        """Take what it says. Return the words that are for the server."""
+        """Take what it has written. Return the words that are for the server."""
         *lines, self._begun = (self._begun + text).split(b"\n")
         words = []
         for line in lines:
@@ -86,7 +86,7 @@ class InterpretersServer(Server):
         super().__init__(config, *args)
         self.others = []
         self.complete = False  # all have started
-        self._idle = None  # set while none of the others runs
+        self._idle = None  # an event that is set while none of the others runs
         self._listener = None  # of the others, which each have a copy
 
     def run(self):
@@ -127,7 +127,7 @@ class InterpretersServer(Server):
             return
         options = dataclasses.asdict(self.config) | {"interpreters": 1, "uds": None, "fd": None}
         if self.mounted:
-            options["limit_max_requests"] = None  # the Go program replaces the process when the main one has had enough
+            options["limit_max_requests"] = None  # the Go program replaces the process when the main interpreter has reached it
         other = Interpreter(options, self._listener, (self.config.tally[0], self._tallies.take()), self.mounted, self.remedy)
         self.others.append(other)
         self._idle.clear()
