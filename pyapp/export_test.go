@@ -33,7 +33,7 @@ func Unsent(a *App) int {
 	a.mu.Lock()
 	w := a.all[0]
 	a.mu.Unlock()
-	return w.out.Statistics().Used
+	return w.out.waiting.Statistics().Used
 }
 
 // Waits returns how many goroutines wait for a change of an App: Shutdown does, for the end of the workers.

@@ -52,7 +52,7 @@ const (
 	opSend      = "send"  // the request is a value for an inbox
 )
 
-// host starts a call of a Go function. Loop goroutine only.
+// host starts a call of a Go function. Read calls it only.
 func (w *worker) host(e *relay.Envelope) {
 	h := &hosted{w: w, id: e.ID}
 	h.depth, _ = strconv.Atoi(e.Headers[depthHeader])
@@ -87,6 +87,11 @@ func (h *hosted) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(h.w.hosted, h.id)
+	a.ended()
+}
+
+// ended notes that a goroutine which runs for Python ends. It is called with a.mu held.
+func (a *App) ended() {
 	if a.hosting--; a.hosting == 0 {
 		a.changed()
 	}
@@ -208,7 +213,7 @@ func (h *hosted) answer(e *relay.Envelope, body []byte) {
 	if err != nil {
 		panic("pyapp: " + err.Error()) // the size was checked
 	}
-	_ = h.w.out.Put(h.w.life, f)
+	_ = h.w.out.put(h.w.life, f)
 }
 
 // typeName returns the name of an error's type: of the first one in its chain that says more than
@@ -234,16 +239,28 @@ func typeName(err error) string {
 func (w *worker) enqueue(h *hosted, body []byte) {
 	if w.sent == nil {
 		w.sent = make(chan sent, maxUntaken)
-		w.a.mu.Lock()
-		w.a.hosting++
-		w.a.mu.Unlock()
-		go w.deliver()
+		w.a.goForPython(w.deliver)
 	}
 	select {
 	case w.sent <- sent{h, body}:
 	default:
 		w.post(&relay.Envelope{Kind: relay.KindFailure, ID: h.id}) // Python never sends so many
 	}
+}
+
+// goForPython runs fn on a goroutine. Shutdown waits for its end.
+func (a *App) goForPython(fn func()) {
+	a.mu.Lock()
+	a.hosting++
+	a.mu.Unlock()
+	go func() {
+		defer func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.ended()
+		}()
+		fn()
+	}()
 }
 
 // sent is a value for an inbox.
@@ -254,7 +271,6 @@ type sent struct {
 
 // deliver puts values into their inboxes until the worker ends.
 func (w *worker) deliver() {
-	defer (&hosted{w: w, cancel: func(error) {}}).end()
 	for {
 		select {
 		case <-w.life.Done():
