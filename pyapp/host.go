@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fxamacker/cbor/v2"
 	"github.com/spindleloop/spindle/relay"
@@ -71,13 +72,12 @@ func (w *worker) host(e *relay.Envelope) {
 	}
 	w.a.mu.Lock()
 	w.hosted[h.id] = h
-	w.a.hosting++
 	w.a.mu.Unlock()
-	go func() {
+	w.runners.run(func() {
 		defer stop()
 		defer h.end()
 		h.run(ctx, e.Body)
-	}()
+	})
 }
 
 // end forgets the call.
@@ -87,14 +87,6 @@ func (h *hosted) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(h.w.hosted, h.id)
-	a.ended()
-}
-
-// ended notes that a goroutine which runs for Python ends. It is called with a.mu held.
-func (a *App) ended() {
-	if a.hosting--; a.hosting == 0 {
-		a.changed()
-	}
 }
 
 // run calls the function and answers.
@@ -159,8 +151,10 @@ func (a *App) slots(depth int) chan struct{} {
 
 // find returns the function of a request.
 func (a *App) find(body []byte) (c call, f *function, err error) {
-	if err := decoding.Unmarshal(body, &c); err != nil {
-		return c, nil, err
+	if !c.cut(body) {
+		if err := decoding.Unmarshal(body, &c); err != nil {
+			return c, nil, err
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -168,6 +162,29 @@ func (a *App) find(body []byte) (c call, f *function, err error) {
 		return c, nil, &unknown{c.Name}
 	}
 	return c, f, nil
+}
+
+// cut decodes the body of a call with a short name and at most one argument, which takes the codec longer than the rest of
+// a small call. It reports false for any other body.
+func (c *call) cut(body []byte) bool {
+	const array, text, longest = 4 << 5, 3 << 5, 23
+	if len(body) < 3 || body[0] != array|2 || body[1]&^31 != text || body[1]&31 > longest {
+		return false
+	}
+	name := int(body[1] & 31)
+	if len(body) < 3+name || !utf8.Valid(body[2:2+name]) {
+		return false
+	}
+	args := body[3+name:]
+	switch head := body[2+name]; {
+	case head == array && len(args) == 0:
+	case head == array|1 && decoding.Wellformed(args) == nil:
+		c.Args = []cbor.RawMessage{args}
+	default:
+		return false
+	}
+	c.Name = string(body[2 : 2+name])
+	return true
 }
 
 // unknown is the error for a name that has no function.
@@ -257,7 +274,9 @@ func (a *App) goForPython(fn func()) {
 		defer func() {
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			a.ended()
+			if a.hosting--; a.hosting == 0 {
+				a.changed()
+			}
 		}()
 		fn()
 	}()

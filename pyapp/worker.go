@@ -30,6 +30,8 @@ type worker struct {
 	sent    chan sent                      // values for inboxes; nil if there were none; only for read
 	failure error                          // why read has ended; set before first is closed
 
+	runners runners // of Go functions that the process has called
+
 	life context.Context         // of Go functions that the process has called; ends with the process
 	die  context.CancelCauseFunc // ends life
 
@@ -78,7 +80,7 @@ const (
 func newWorker(a *App, process *workerproc.Process, socket string) *worker {
 	life, die := context.WithCancelCause(context.Background())
 	return &worker{
-		a: a, process: process, socket: socket, life: life, die: die, hosted: map[uint64]*hosted{},
+		a: a, process: process, socket: socket, runners: runners{a: a}, life: life, die: die, hosted: map[uint64]*hosted{},
 		out: newOutlet(process), first: cosync.NewInbox[*relay.Envelope](1),
 		calls: map[uint64]*cosync.Inbox[answer]{},
 	}
@@ -210,6 +212,7 @@ func errorOf(body []byte) error {
 // end ends the process. Loop goroutine only.
 func (w *worker) end() {
 	w.out.close()
+	w.runners.close()
 	w.process.End()
 }
 
