@@ -43,34 +43,56 @@ spindle.run(main())
 `,
 }
 
+// program is a Python program with pipes.
+type program struct {
+	in  io.WriteCloser
+	out io.Reader
+}
+
+func run(b *testing.B, text string) program {
+	cmd := exec.Command(python(b), "-c", text)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	return program{in, out}
+}
+
+// read reads all of p.
+func (p program) read(b *testing.B, to []byte) {
+	if _, err := io.ReadFull(p.out, to); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (p program) write(b *testing.B, from []byte) {
+	if _, err := p.in.Write(from); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // BenchmarkPingPong measures the floor of a call: a goroutine passes 50 bytes through two pipes to Python and back.
 // Nothing is encoded, queued or handed to another goroutine or task.
 func BenchmarkPingPong(b *testing.B) {
-	for name, program := range echoes {
+	for name, text := range echoes {
 		b.Run(name, func(b *testing.B) {
-			echo := exec.Command(python(b), "-c", program)
-			echo.Stderr = os.Stderr
-			in, err := echo.StdinPipe()
-			if err != nil {
-				b.Fatal(err)
-			}
-			out, err := echo.StdoutPipe()
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := echo.Start(); err != nil {
-				b.Fatal(err)
-			}
-			defer func() { _ = echo.Wait() }()
-			defer in.Close()
+			p := run(b, text)
 			message := make([]byte, 50)
 			trip := func() {
-				if _, err := in.Write(message); err != nil {
-					b.Fatal(err)
-				}
-				if _, err := io.ReadFull(out, message); err != nil {
-					b.Fatal(err)
-				}
+				p.write(b, message)
+				p.read(b, message)
 			}
 			trip() // the program runs
 			times := make([]time.Duration, 0, b.N)
@@ -80,6 +102,52 @@ func BenchmarkPingPong(b *testing.B) {
 				times = append(times, time.Since(begin))
 			}
 			p50(b, times)
+		})
+	}
+}
+
+// copies are Python programs that read or write 64 MB for each byte that they write or read, in memory that they use again.
+var copies = map[string]string{
+	"to Python": `
+import fcntl, os
+fcntl.fcntl(0, fcntl.F_SETPIPE_SZ, 1 << 20)
+data = bytearray(64 << 20)
+while True:
+    left = memoryview(data)
+    while left:
+        n = os.readv(0, [left])
+        if not n:
+            raise SystemExit
+        left = left[n:]
+    os.write(1, b"x")
+`,
+	"from Python": `
+import fcntl, os
+fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 20)
+data = bytes(64 << 20)
+while os.read(0, 1):
+    left = memoryview(data)
+    while left:
+        left = left[os.write(1, left):]
+`,
+}
+
+// BenchmarkPipe measures the floor of large bytes: 64 MB through a pipe of 1 MB, into memory that is there. A call
+// also has the memory to make and to free.
+func BenchmarkPipe(b *testing.B) {
+	for name, text := range copies {
+		b.Run(name, func(b *testing.B) {
+			p := run(b, text)
+			data := make([]byte, 64<<20)
+			from, to := data, make([]byte, 1)
+			if name == "from Python" {
+				from, to = to, data
+			}
+			b.SetBytes(int64(len(data)))
+			for b.Loop() {
+				p.write(b, from)
+				p.read(b, to)
+			}
 		})
 	}
 }

@@ -15,7 +15,7 @@ type frame struct {
 
 // newFrame returns a frame of package relay with a body.
 func newFrame(e *relay.Envelope, body []byte) (frame, error) {
-	small := len(body) < 4<<10
+	small := len(body) < large // copying is quicker than waking the goroutine that writes large ones
 	if small {
 		e.Body = body
 	}
