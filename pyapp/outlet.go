@@ -3,11 +3,11 @@ package pyapp
 import (
 	"context"
 	"math"
+	"os"
 	"sync"
 	"syscall"
 
 	"github.com/spindleloop/spindle/cosync"
-	"github.com/spindleloop/spindle/internal/workerproc"
 )
 
 // outlet writes frames to a process, in the order in which they come. A goroutine or task that
@@ -22,8 +22,8 @@ type outlet struct {
 	unsent int        // frames that wait, or will, or are being written by write; guarded by mu
 }
 
-func newOutlet(p *workerproc.Process) *outlet {
-	raw, err := p.Input.SyscallConn()
+func newOutlet(input *os.File) *outlet {
+	raw, err := input.SyscallConn()
 	if err != nil {
 		panic("pyapp: " + err.Error()) // it is open
 	}

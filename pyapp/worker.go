@@ -81,7 +81,7 @@ func newWorker(a *App, process *workerproc.Process, socket string) *worker {
 	life, die := context.WithCancelCause(context.Background())
 	return &worker{
 		a: a, process: process, socket: socket, runners: runners{a: a}, life: life, die: die, hosted: map[uint64]*hosted{},
-		out: newOutlet(process), first: cosync.NewInbox[*relay.Envelope](1),
+		out: newOutlet(process.Input), first: cosync.NewInbox[*relay.Envelope](1),
 		calls: map[uint64]*cosync.Inbox[answer]{},
 	}
 }
