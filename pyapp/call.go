@@ -107,7 +107,7 @@ func (w *worker) begin(ctx context.Context, e *relay.Envelope, in arguments) err
 	for _, b := range in.blobs {
 		f, err := newFrame(&relay.Envelope{Kind: relay.KindItem, ID: e.ID, Headers: map[string]string{opHeader: opBlob}}, b)
 		if err == nil {
-			err = w.out.Put(ctx, f)
+			err = w.out.put(ctx, f)
 		}
 		if err != nil {
 			w.post(&relay.Envelope{Kind: relay.KindCancel, ID: e.ID}) // drops those that were sent
@@ -117,7 +117,7 @@ func (w *worker) begin(ctx context.Context, e *relay.Envelope, in arguments) err
 	chain(ctx, e)
 	f, err := newFrame(e, in.body)
 	if err == nil {
-		err = w.out.Put(ctx, f)
+		err = w.out.put(ctx, f)
 	}
 	if err != nil && in.blobs != nil {
 		w.post(&relay.Envelope{Kind: relay.KindCancel, ID: e.ID})

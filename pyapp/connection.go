@@ -8,7 +8,6 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/relay"
 )
@@ -105,7 +104,7 @@ func (w *worker) serveConn(ctx context.Context, file *os.File, target string) er
 	f, err := newFrame(e, []byte(target))
 	if err == nil {
 		f.accepted = &accepted{id, file}
-		err = w.out.Put(ctx, f)
+		err = w.out.put(ctx, f)
 	}
 	if err == nil {
 		var end answer
@@ -122,13 +121,13 @@ func (w *worker) serveConn(ctx context.Context, file *os.File, target string) er
 }
 
 // pass passes a connection to the process. It reports false if it has failed, and the call with it.
-func (w *worker) pass(ctx context.Context, c *accepted) bool {
-	err := w.process.Descriptors.Send(ctx, c.file, c.call)
+func (w *worker) pass(c *accepted) bool {
+	err := w.process.Descriptors.Send(c.file, c.call)
 	_ = c.file.Close() // now Python's closing closes the connection
 	switch {
 	case err == nil:
 		return true
-	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), errors.Is(err, net.ErrClosed), errors.As(err, new(*spindle.Canceled)):
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), errors.Is(err, os.ErrClosed):
 		err = ErrCrashed
 	default:
 		err = fmt.Errorf("pyapp: ServeConn: %w", err)

@@ -2,6 +2,9 @@ package pyapp
 
 import (
 	"context"
+	"github.com/fxamacker/cbor/v2"
+	"os"
+	"sync"
 	"time"
 )
 
@@ -33,7 +36,7 @@ func Unsent(a *App) int {
 	a.mu.Lock()
 	w := a.all[0]
 	a.mu.Unlock()
-	return w.out.Statistics().Used
+	return w.out.waiting.Statistics().Used
 }
 
 // Waits returns how many goroutines wait for a change of an App: Shutdown does, for the end of the workers.
@@ -93,6 +96,42 @@ func CallInto(ctx context.Context, a *App, target string, result any, args ...an
 		return err
 	}
 	return answer.decode(result)
+}
+
+// Outlet writes frames to a pipe, as to a worker.
+type Outlet struct{ o *outlet }
+
+// NewOutlet returns an Outlet that writes until Close, in goroutines of wg.
+func NewOutlet(to *os.File, wg *sync.WaitGroup) Outlet {
+	o := newOutlet(to)
+	wg.Go(func() { o.write(func(*accepted) bool { return false }) })
+	wg.Go(o.writeLate)
+	return Outlet{o}
+}
+
+// Put sends a frame, which may wait.
+func (o Outlet) Put(ctx context.Context, head, body []byte) error {
+	return o.o.put(ctx, frame{head: head, body: body})
+}
+
+// Post sends a small frame without waiting.
+func (o Outlet) Post(head []byte) { o.o.post(frame{head: head}) }
+
+// Close ends the goroutines, if the pipe is closed too.
+func (o Outlet) Close() { o.o.close() }
+
+// CutCall decodes the body of a call without the codec. It reports false for a body that is left to the codec.
+func CutCall(body []byte) (name string, args []cbor.RawMessage, ok bool) {
+	var c call
+	ok = c.cut(body)
+	return c.Name, c.Args, ok
+}
+
+// DecodeCall decodes the body of a call with the codec.
+func DecodeCall(body []byte) (name string, args []cbor.RawMessage, err error) {
+	var c call
+	err = decoding.Unmarshal(body, &c)
+	return c.Name, c.Args, err
 }
 
 // Reasons of a StartError.

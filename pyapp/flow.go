@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/fxamacker/cbor/v2"
+	frames "github.com/spindleloop/spindle/internal/frame"
 	"github.com/spindleloop/spindle/relay"
 )
 
@@ -23,7 +24,7 @@ type flow struct {
 	freed chan struct{} // has a place: an item may fit
 
 	mu      sync.Mutex
-	batch   []byte // items that were not sent; guarded by mu, as all below
+	batch   []byte // itemHead bytes, and items that were not sent; guarded by mu, as all below
 	items   int    // in batch
 	total   uint32 // items that were added
 	allowed uint32 // items that Python accepts in all
@@ -54,6 +55,9 @@ func (f *flow) add(ctx context.Context, item []byte) error {
 		f.mu.Lock()
 		fits := f.total < f.allowed && len(f.batch) < maxBatch
 		if fits {
+			if f.items == 0 {
+				f.batch = make([]byte, itemHead, itemHead+len(item))
+			}
 			f.batch = append(f.batch, item...)
 			f.items++
 			f.total++
@@ -93,15 +97,25 @@ func (f *flow) sendAll(ended chan struct{}) {
 		f.mu.Unlock()
 		if items > 0 {
 			signal(f.freed)
-			f.h.answer(&relay.Envelope{Kind: relay.KindItem, ID: f.h.id, Seq: total}, append(arrayHead(items), batch...))
+			fillHead(batch, f.h.id, total, items)
+			_ = f.h.w.out.put(f.h.w.life, frame{head: batch})
 		}
 	}
 }
 
-// arrayHead returns the beginning of an array of n items in CBOR.
-func arrayHead(n int) []byte {
+// itemHead is how many bytes of a frame are before its items: its header, and the beginning of an array.
+const itemHead = frames.ShortSize + 5
+
+// fillHead fills the beginning of a frame of items, so that they need not be copied behind it.
+func fillHead(b []byte, id uint64, total uint32, items int) {
 	const array, long = 4 << 5, 26
-	return binary.BigEndian.AppendUint32([]byte{array | long}, uint32(n))
+	head, err := frames.AppendShort(b[:0:itemHead], &relay.Envelope{Kind: relay.KindItem, ID: id, Seq: total})
+	if err != nil || len(head) != frames.ShortSize {
+		panic("pyapp: a header of items") // its size is that of all short headers without texts
+	}
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	b[frames.ShortSize] = array | long
+	binary.BigEndian.PutUint32(b[frames.ShortSize+1:], uint32(items))
 }
 
 // signal puts a signal into a channel unless there is one.

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fxamacker/cbor/v2"
 	"github.com/spindleloop/spindle/relay"
@@ -52,7 +53,7 @@ const (
 	opSend      = "send"  // the request is a value for an inbox
 )
 
-// host starts a call of a Go function. Loop goroutine only.
+// host starts a call of a Go function. Read calls it only.
 func (w *worker) host(e *relay.Envelope) {
 	h := &hosted{w: w, id: e.ID}
 	h.depth, _ = strconv.Atoi(e.Headers[depthHeader])
@@ -71,13 +72,12 @@ func (w *worker) host(e *relay.Envelope) {
 	}
 	w.a.mu.Lock()
 	w.hosted[h.id] = h
-	w.a.hosting++
 	w.a.mu.Unlock()
-	go func() {
+	w.runners.run(func() {
 		defer stop()
 		defer h.end()
 		h.run(ctx, e.Body)
-	}()
+	})
 }
 
 // end forgets the call.
@@ -87,9 +87,6 @@ func (h *hosted) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(h.w.hosted, h.id)
-	if a.hosting--; a.hosting == 0 {
-		a.changed()
-	}
 }
 
 // run calls the function and answers.
@@ -154,8 +151,10 @@ func (a *App) slots(depth int) chan struct{} {
 
 // find returns the function of a request.
 func (a *App) find(body []byte) (c call, f *function, err error) {
-	if err := decoding.Unmarshal(body, &c); err != nil {
-		return c, nil, err
+	if !c.cut(body) {
+		if err := decoding.Unmarshal(body, &c); err != nil {
+			return c, nil, err
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -163,6 +162,29 @@ func (a *App) find(body []byte) (c call, f *function, err error) {
 		return c, nil, &unknown{c.Name}
 	}
 	return c, f, nil
+}
+
+// cut decodes the body of a call with a short name and at most one argument, which takes the codec longer than the rest of
+// a small call. It reports false for any other body.
+func (c *call) cut(body []byte) bool {
+	const array, text, longest = 4 << 5, 3 << 5, 23
+	if len(body) < 3 || body[0] != array|2 || body[1]&^31 != text || body[1]&31 > longest {
+		return false
+	}
+	name := int(body[1] & 31)
+	if len(body) < 3+name || !utf8.Valid(body[2:2+name]) {
+		return false
+	}
+	args := body[3+name:]
+	switch head := body[2+name]; {
+	case head == array && len(args) == 0:
+	case head == array|1 && decoding.Wellformed(args) == nil:
+		c.Args = []cbor.RawMessage{args}
+	default:
+		return false
+	}
+	c.Name = string(body[2 : 2+name])
+	return true
 }
 
 // unknown is the error for a name that has no function.
@@ -208,7 +230,7 @@ func (h *hosted) answer(e *relay.Envelope, body []byte) {
 	if err != nil {
 		panic("pyapp: " + err.Error()) // the size was checked
 	}
-	_ = h.w.out.Put(h.w.life, f)
+	_ = h.w.out.put(h.w.life, f)
 }
 
 // typeName returns the name of an error's type: of the first one in its chain that says more than
@@ -234,16 +256,30 @@ func typeName(err error) string {
 func (w *worker) enqueue(h *hosted, body []byte) {
 	if w.sent == nil {
 		w.sent = make(chan sent, maxUntaken)
-		w.a.mu.Lock()
-		w.a.hosting++
-		w.a.mu.Unlock()
-		go w.deliver()
+		w.a.goForPython(w.deliver)
 	}
 	select {
 	case w.sent <- sent{h, body}:
 	default:
 		w.post(&relay.Envelope{Kind: relay.KindFailure, ID: h.id}) // Python never sends so many
 	}
+}
+
+// goForPython runs fn on a goroutine. Shutdown waits for its end.
+func (a *App) goForPython(fn func()) {
+	a.mu.Lock()
+	a.hosting++
+	a.mu.Unlock()
+	go func() {
+		defer func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if a.hosting--; a.hosting == 0 {
+				a.changed()
+			}
+		}()
+		fn()
+	}()
 }
 
 // sent is a value for an inbox.
@@ -254,7 +290,6 @@ type sent struct {
 
 // deliver puts values into their inboxes until the worker ends.
 func (w *worker) deliver() {
-	defer (&hosted{w: w, cancel: func(error) {}}).end()
 	for {
 		select {
 		case <-w.life.Done():

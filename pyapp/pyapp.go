@@ -137,7 +137,7 @@ type App struct {
 
 	functions map[string]*function  // that Python can call
 	limits    map[int]chan struct{} // of calls of Go functions, by their depth
-	hosting   int                   // goroutines that run for Python
+	hosting   int                   // goroutines that run for Python, or for the pipes of its processes
 }
 
 // state is what an App does.

@@ -113,7 +113,7 @@ func (s *supervisor) start(ctx context.Context) (*worker, error) {
 	}
 	process, err := workerproc.Start(s.ctx, s.n, workerproc.Config{
 		Command: s.a.command(python, socket), Dir: s.a.Dir, Env: s.a.environment(), Stderr: stderr,
-		MaxMemory: s.a.MaxMemory, Descriptors: true,
+		MaxMemory: s.a.MaxMemory, Goroutines: true, Descriptors: true,
 	})
 	if err != nil {
 		if errors.As(err, new(*spindle.Canceled)) {
@@ -122,13 +122,18 @@ func (s *supervisor) start(ctx context.Context) (*worker, error) {
 		return nil, &StartError{Target: s.a.Target, Python: python, Reason: ErrNoPython, Text: err.Error()}
 	}
 	w := newWorker(s.a, process, socket)
-	w.leave = func() { s.n.Go(func(ctx context.Context) error { return s.succeed(ctx, w) }) }
+	w.leave = func() {
+		_ = s.a.loop().PostDroppable(func() {
+			if !s.n.Ended() {
+				s.n.Go(func(ctx context.Context) error { return s.succeed(ctx, w) })
+			}
+		})
+	}
 	if !s.a.register(w) {
 		w.end()
 		return nil, ErrClosed
 	}
-	s.n.Go(w.write)
-	s.n.Go(w.writeLate)
+	w.start()
 	err = w.waitReady(ctx, s.a.startTimeout())
 	if err == nil {
 		return w, nil

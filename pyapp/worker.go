@@ -1,12 +1,12 @@
 package pyapp
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os/exec"
 	"time"
 
@@ -25,9 +25,12 @@ type worker struct {
 	leave   func() // called when the process has served as many requests as it may
 	process *workerproc.Process
 	socket  string
-	out     *cosync.Inbox[frame] // frames for the process
-	late    *cosync.Inbox[frame] // small frames that wait for a place in out
-	sent    chan sent            // values for inboxes; nil if there were none; loop goroutine only
+	out     *outlet
+	first   *cosync.Inbox[*relay.Envelope] // the first answer of the process; closed when it has closed its output
+	sent    chan sent                      // values for inboxes; nil if there were none; only for read
+	failure error                          // why read has ended; set before first is closed
+
+	runners runners // of Go functions that the process has called
 
 	life context.Context         // of Go functions that the process has called; ends with the process
 	die  context.CancelCauseFunc // ends life
@@ -77,23 +80,25 @@ const (
 func newWorker(a *App, process *workerproc.Process, socket string) *worker {
 	life, die := context.WithCancelCause(context.Background())
 	return &worker{
-		a: a, process: process, socket: socket, life: life, die: die, hosted: map[uint64]*hosted{},
-		out: cosync.NewInbox[frame](64), late: cosync.NewInbox[frame](math.MaxInt),
+		a: a, process: process, socket: socket, runners: runners{a: a}, life: life, die: die, hosted: map[uint64]*hosted{},
+		out: newOutlet(process.Input), first: cosync.NewInbox[*relay.Envelope](1),
 		calls: map[uint64]*cosync.Inbox[answer]{},
 	}
+}
+
+// start starts the goroutines that read and write frames. They run until end.
+func (w *worker) start() {
+	w.a.goForPython(w.read)
+	w.a.goForPython(func() { w.out.write(w.pass) })
+	w.a.goForPython(w.out.writeLate)
 }
 
 // waitReady waits until the worker serves. It fails with a *StartError if it does not.
 func (w *worker) waitReady(ctx context.Context, limit time.Duration) error {
 	var first *relay.Envelope
 	err := spindle.FailAfter(ctx, limit, func(ctx context.Context) (err error) {
-		for {
-			first, err = w.readFrame()
-			if err != nil || first.Kind == relay.KindReply || first.Kind == relay.KindFailure {
-				return err
-			}
-			w.receive(first) // the startup of the app calls Go
-		}
+		first, err = w.first.Get(ctx)
+		return err
 	})
 	switch {
 	case err == nil && first.Kind == relay.KindReply:
@@ -127,39 +132,42 @@ func (w *worker) waitExit(ctx context.Context) error {
 	return exit
 }
 
-// serve reads frames of the process until it ends, and returns how it has ended.
+// serve waits until the process ends, and returns how it has ended.
 func (w *worker) serve(ctx context.Context) error {
 	defer w.end()
 	defer w.a.remove(w)
-	err := w.read()
-	if errors.As(err, new(*spindle.Canceled)) {
+	if _, err := w.first.Get(ctx); !errors.Is(err, cosync.ErrClosed) {
 		return err
 	}
 	if w.a.withdraw(w); w.a.isLeaving(w) {
 		return w.process.Wait(ctx) // for as long as drain allows
 	}
-	if err == io.EOF {
-		err = nil
+	if w.failure == io.EOF {
+		w.failure = nil
 	}
-	return errors.Join(err, w.waitExit(ctx))
+	return errors.Join(w.failure, w.waitExit(ctx))
 }
 
 // read passes frames on until the process closes its output.
-func (w *worker) read() error {
-	for {
-		e, err := w.readFrame()
+func (w *worker) read() {
+	defer w.first.Close()
+	in := bufio.NewReaderSize(w.process.Output, workerproc.ReadBuffer)
+	for ready := false; ; {
+		e, err := frames.Read(in, w.a.maxCallBytes()+1<<20)
 		if err != nil {
-			return err
+			w.failure = err
+			return
+		}
+		if !ready && (e.Kind == relay.KindReply || e.Kind == relay.KindFailure) {
+			ready = true // before that, the startup of the app calls Go
+			_ = w.first.TryPut(e)
+			continue
 		}
 		w.receive(e)
 	}
 }
 
-func (w *worker) readFrame() (*relay.Envelope, error) {
-	return frames.Read(w.process.Out, w.a.maxCallBytes()+1<<20)
-}
-
-// receive passes a frame of the process on.
+// receive passes a frame of the process on. Only for read.
 func (w *worker) receive(e *relay.Envelope) {
 	switch e.Headers[opHeader] {
 	case opLeave:
@@ -203,8 +211,8 @@ func errorOf(body []byte) error {
 
 // end ends the process. Loop goroutine only.
 func (w *worker) end() {
-	w.out.Close()
-	w.late.Close()
+	w.out.close()
+	w.runners.close()
 	w.process.End()
 }
 
@@ -213,16 +221,13 @@ func (w *worker) send(op string) {
 	w.post(&relay.Envelope{Kind: relay.KindRequest, Headers: map[string]string{opHeader: op}})
 }
 
-// post sends a small frame without waiting for the process. If out is full, the frame waits
-// until those before it are sent: a cancellation must not overtake its call.
+// post sends a small frame without waiting for the process.
 func (w *worker) post(e *relay.Envelope) {
 	f, err := newFrame(e, nil)
 	if err != nil {
 		panic("pyapp: " + err.Error()) // a small frame always fits
 	}
-	if w.out.TryPut(f) == cosync.ErrWouldBlock {
-		_ = w.late.TryPut(f) // it always fits
-	}
+	w.out.post(f)
 }
 
 // kill kills the process, from any goroutine.

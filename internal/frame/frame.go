@@ -95,7 +95,7 @@ func Read(r io.Reader, maxBody int) (*relay.Envelope, error) {
 	return e, nil
 }
 
-// readBody reads n bytes. It allocates as they come, because n may be wrong.
+// readBody reads n bytes. It allocates at most 64 times what has come, because n may be wrong.
 func readBody(r io.Reader, n int) ([]byte, error) {
 	const step = 1 << 20
 	if n == 0 {
@@ -109,10 +109,7 @@ func readBody(r io.Reader, n int) ([]byte, error) {
 		if from = len(body); from == n {
 			return body, nil
 		}
-		size := n
-		if from < n/4 {
-			size = 4 * from
-		}
+		size := min(n, 64*from)
 		body = append(make([]byte, 0, size), body...)[:size]
 	}
 }

@@ -20,6 +20,9 @@ import (
 // All numbers are big-endian, and all texts are UTF-8, as in JSON.
 const shortSize = 1 + 4 + 8 + 8 + 1
 
+// ShortSize is how many bytes are before the body in a frame with a short header that has no texts.
+const ShortSize = 8 + shortSize
+
 // AppendShort is Append with a short header, if that can express the envelope: one without Token, Attempt, Subject,
 // ReplyTo and trace state, whose Headers are few, short and in UTF-8.
 func AppendShort(b []byte, e *relay.Envelope) ([]byte, error) {

@@ -50,8 +50,9 @@ var realWorld = []struct {
 	}},
 	{"os", "Open Create OpenFile ReadFile WriteFile ReadDir Pipe Remove Stat Lstat Mkdir MkdirAll Rename StartProcess FindProcess Getpid Hostname Stdin Stdout", []string{
 		"files/", "proc/", // which refuse a simulated loop
-		"sim/artifact.go", // the page of a run that has ended
-		"sim/python.go",   // the process of a program in Python, which the world drives
+		"internal/workerproc/pipes.go", // the same
+		"sim/artifact.go",              // the page of a run that has ended
+		"sim/python.go",                // the process of a program in Python, which the world drives
 	}},
 	{"os/exec", "*", []string{"proc/", "sim/python.go"}},
 	{"os/signal", "*", []string{"proc/"}},

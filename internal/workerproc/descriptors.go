@@ -1,13 +1,9 @@
 package workerproc
 
 import (
-	"context"
 	"encoding/binary"
-	"net"
 	"os"
 	"syscall"
-
-	"github.com/spindleloop/spindle"
 )
 
 // DescriptorSocket is the number of the socket that a process with Config.Descriptors receives
@@ -17,12 +13,8 @@ const DescriptorSocket = 3
 // sendBuffer bounds the descriptors on their way, which count as open files of this process.
 const sendBuffer = 32 << 10
 
-// Descriptors sends open descriptors to a process. Loop goroutine only.
-type Descriptors struct {
-	fd      int
-	waiting bool // a task waits in Send
-	closed  bool
-}
+// Descriptors sends open descriptors to a process. Any goroutine.
+type Descriptors struct{ socket *os.File }
 
 // newDescriptors makes a pair of sockets, and returns the end of the process, too.
 func newDescriptors() (*Descriptors, *os.File, error) {
@@ -36,10 +28,10 @@ func newDescriptors() (*Descriptors, *os.File, error) {
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
-	d, end := &Descriptors{fd: fds[0]}, os.NewFile(uintptr(fds[1]), "descriptors")
-	if err = syscall.SetNonblock(d.fd, true); err == nil {
-		err = syscall.SetsockoptInt(d.fd, syscall.SOL_SOCKET, syscall.SO_SNDBUF, sendBuffer)
+	if err = syscall.SetNonblock(fds[0], true); err == nil { // so that the file waits without a thread
+		err = syscall.SetsockoptInt(fds[0], syscall.SOL_SOCKET, syscall.SO_SNDBUF, sendBuffer)
 	}
+	d, end := &Descriptors{os.NewFile(uintptr(fds[0]), "descriptors")}, os.NewFile(uintptr(fds[1]), "descriptors")
 	if err != nil {
 		d.close()
 		_ = end.Close()
@@ -49,51 +41,34 @@ func newDescriptors() (*Descriptors, *os.File, error) {
 }
 
 // Send sends the descriptor of f, which is still f's, to the process, with a number for it. It waits
-// while the buffer of the socket is full. One task at a time may call it.
-func (d *Descriptors) Send(ctx context.Context, f *os.File, number uint64) error {
-	raw, err := f.SyscallConn()
+// while the buffer of the socket is full. It fails with os.ErrClosed if the process ends.
+func (d *Descriptors) Send(f *os.File, number uint64) error {
+	from, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	to, err := d.socket.SyscallConn()
 	if err != nil {
 		return err
 	}
 	payload := binary.BigEndian.AppendUint64(nil, number)
-	for !d.closed {
-		var sent error
-		err := raw.Control(func(fd uintptr) {
-			sent = syscall.Sendmsg(d.fd, payload, syscall.UnixRights(int(fd)), nil, 0)
+	var sent, waited error
+	err = from.Control(func(fd uintptr) {
+		rights := syscall.UnixRights(int(fd))
+		waited = to.Write(func(fd uintptr) bool {
+			for sent = syscall.EINTR; sent == syscall.EINTR; {
+				sent = syscall.Sendmsg(int(fd), payload, rights, nil, 0)
+			}
+			return sent != syscall.EAGAIN
 		})
-		if err != nil || sent == nil {
-			return err
-		}
-		if sent == syscall.EINTR {
-			continue
-		}
-		if sent != syscall.EAGAIN {
-			return os.NewSyscallError("sendmsg", sent)
-		}
-		if err := d.wait(ctx); err != nil {
-			return err
-		}
+	})
+	switch {
+	case err != nil:
+		return err
+	case waited != nil:
+		return os.ErrClosed
 	}
-	return net.ErrClosed
+	return os.NewSyscallError("sendmsg", sent)
 }
 
-func (d *Descriptors) wait(ctx context.Context) error {
-	d.waiting = true
-	err := spindle.WaitWritable(ctx, d.fd) // ends when the process does, which closes its end
-	d.waiting = false
-	if d.closed {
-		_ = syscall.Close(d.fd)
-	}
-	return err
-}
-
-// close closes the socket, now or when the task that waits for it has noticed.
-func (d *Descriptors) close() {
-	if d.closed {
-		return
-	}
-	d.closed = true
-	if !d.waiting {
-		_ = syscall.Close(d.fd)
-	}
-}
+func (d *Descriptors) close() { _ = d.socket.Close() }

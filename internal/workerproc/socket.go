@@ -58,7 +58,7 @@ func (s *socket) accept(ctx context.Context, p *Process, within time.Duration) e
 				return err
 			}
 			if !s.ended && p.madeBy(conn) {
-				p.In, p.Out = conn, bufio.NewReaderSize(conn, readBuffer)
+				p.In, p.Out = conn, bufio.NewReaderSize(conn, ReadBuffer)
 				return nil
 			}
 			_ = conn.Close()

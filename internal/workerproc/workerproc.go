@@ -31,18 +31,25 @@ type Config struct {
 	Socket        string
 	ConnectWithin time.Duration
 
+	// Goroutines makes Process.Input and Output, for goroutines, in place of In and Out, for
+	// tasks.
+	Goroutines bool
+
 	// Descriptors makes Process.Descriptors. The process receives from DescriptorSocket.
 	Descriptors bool
 }
 
-// readBuffer is the size of the buffer in front of a process's output: that of a pipe on Linux.
-const readBuffer = 64 << 10
+// ReadBuffer is the size of the buffer in front of a process's output: that of a pipe on Linux.
+const ReadBuffer = 64 << 10
 
 // Process is a worker process. It belongs to the scope of Start.
 type Process struct {
 	*proc.Process
 	In  *stream.Conn  // Stdin, or the connection
 	Out *bufio.Reader // reads Stdout, or the connection
+
+	// Pipes to standard input and from standard output, with Config.Goroutines. Any goroutine.
+	Input, Output *os.File
 
 	Descriptors *Descriptors // nil without Config.Descriptors
 
@@ -69,8 +76,8 @@ func Start(ctx context.Context, n *spindle.Nursery, c Config) (*Process, error) 
 	}
 	if p.socket != nil {
 		n.Go(func(ctx context.Context) error { return p.socket.accept(ctx, p, c.ConnectWithin) })
-	} else {
-		p.In, p.Out = p.Stdin, bufio.NewReaderSize(p.Stdout, readBuffer)
+	} else if !c.Goroutines {
+		p.In, p.Out = p.Stdin, bufio.NewReaderSize(p.Stdout, ReadBuffer)
 	}
 	n.Go(func(ctx context.Context) error {
 		_ = p.Wait(ctx)
@@ -89,9 +96,23 @@ func Start(ctx context.Context, n *spindle.Nursery, c Config) (*Process, error) 
 	return p, nil
 }
 
-// start starts the process, with its end of the socket for descriptors.
+// start starts the process, with its ends of the pipes and of the socket for descriptors.
 func (p *Process) start(ctx context.Context, c Config) (err error) {
 	cmd := command(c)
+	if c.Goroutines {
+		stdin, stdout, err := p.makePipes()
+		if err != nil {
+			return err
+		}
+		defer stdin.Close()
+		defer stdout.Close()
+		defer func() {
+			if p.Process == nil {
+				p.closePipes()
+			}
+		}()
+		cmd.Stdin, cmd.Stdout = stdin, stdout
+	}
 	if c.Descriptors {
 		descriptors, end, err := newDescriptors()
 		if err != nil {
@@ -151,6 +172,9 @@ func (p *Process) KillGroup() { _ = killGroup(p.Process) } // fails if nothing o
 func (p *Process) End() {
 	p.KillGroup()
 	_ = p.Close()
+	if p.Input != nil {
+		p.closePipes()
+	}
 	if p.socket != nil {
 		p.socket.end(p.In)
 	}

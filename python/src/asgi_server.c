@@ -120,22 +120,6 @@ void server_ended(Exchange *x) {
     Py_DECREF(x);
 }
 
-// run_first_step runs the callback that a new task has queued last, at once: the task
-// begins in this tick and not in the next one.
-static int run_first_step(Loop *l) {
-    if (ready_len(&l->ready) == 0)
-        return 0;
-    ReadyItem item = l->ready.items[(l->ready.tail - 1) & l->ready.mask];
-    if (item.ready || !Handle_Check(item.what))
-        return 0;
-    l->ready.tail--;
-    __atomic_store_n(&l->pulse, l->pulse + 1, __ATOMIC_RELAXED);
-    int r = handle_run((Handle *)item.what);
-    handle_track((Handle *)item.what);
-    Py_DECREF(item.what);
-    return r;
-}
-
 // start calls the app and runs it until it first waits. It returns -1 with an exception
 // that is to end the loop.
 static int start(Server *s, Exchange *x) {
@@ -162,7 +146,7 @@ static int start(Server *s, Exchange *x) {
         settle(x, NULL);
         return 0;
     }
-    if (ready_len(&s->loop->ready) == before + 1 && run_first_step(s->loop) < 0)
+    if (loop_run_first_step(s->loop, x->task, before) < 0)
         return -1;
     PyObject *done = PyObject_CallMethodNoArgs(x->task, asgi.done);
     if (done == Py_True) {

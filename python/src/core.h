@@ -279,6 +279,7 @@ struct Loop {
     SpindleEvent events[EVENTS];
 };
 
+int loop_run_first_step(Loop *l, PyObject *task, size_t before);
 int loop_step(Loop *l, int most); // run callbacks until none is left, or for so many ticks
 double loop_time(Loop *l); // with an exception if own_clock is set and the program's clock fails
 void loop_wake(Loop *l); // end a poll of another thread

@@ -356,6 +356,35 @@ static PyObject *loop_meth_create_task(Loop *l, PyObject *const *args, Py_ssize_
     return created;
 }
 
+// loop_run_first_step runs the first step of a task that was just created, when before callbacks were queued: the task
+// begins in this tick and not in the next one. Other callbacks keep their places.
+int loop_run_first_step(Loop *l, PyObject *task, size_t before) {
+    if (ready_len(&l->ready) != before + 1 || (l->task_factory && l->task_factory != Py_None))
+        return 0; // an eager task has taken its first step
+    ReadyItem item = l->ready.items[(l->ready.tail - 1) & l->ready.mask];
+    if (item.ready || !Handle_Check(item.what) || steps_task(((Handle *)item.what)->callback) != task)
+        return 0;
+    l->ready.tail--;
+    __atomic_store_n(&l->pulse, l->pulse + 1, __ATOMIC_RELAXED);
+    int r = handle_run((Handle *)item.what);
+    handle_track((Handle *)item.what);
+    Py_DECREF(item.what);
+    return r;
+}
+
+static PyObject *loop_meth_begin_task(Loop *l, PyObject *const *args, Py_ssize_t nargs) {
+    if (nargs != 2) {
+        PyErr_SetString(PyExc_TypeError, "_begin_task() takes a coroutine and a name");
+        return NULL;
+    }
+    size_t before = ready_len(&l->ready);
+    PyObject *all[] = {(PyObject *)l, args[0], args[1]};
+    PyObject *task = PyObject_VectorcallMethod(names.create_task, all, 2, names.name_keyword);
+    if (task && loop_run_first_step(l, task, before) < 0)
+        Py_CLEAR(task);
+    return task;
+}
+
 // Descriptors.
 
 static PyObject *add_watch(Loop *l, PyObject *const *args, Py_ssize_t nargs, int direction) {
@@ -694,6 +723,7 @@ static PyMethodDef loop_methods[] = {
      "Call a callback at a time of the loop's clock.\n\ncall_at(when, callback, *args, context=None) -> TimerHandle"},
     {"create_task", FASTCALL(loop_meth_create_task), METH_FASTCALL | METH_KEYWORDS,
      "Run a coroutine as a task.\n\ncreate_task(coro, *, name=None, context=None) -> Task"},
+    {"_begin_task", FASTCALL(loop_meth_begin_task), METH_FASTCALL, NULL},
     {"create_future", (PyCFunction)loop_meth_create_future, METH_NOARGS, "Return a new future of the loop."},
     {"time", (PyCFunction)loop_meth_time, METH_NOARGS, "Return the loop's time in seconds."},
     {"stop", (PyCFunction)loop_meth_stop, METH_NOARGS, "Stop the loop at the end of the tick."},

@@ -3,6 +3,7 @@
 #include "internals.h"
 #include "values.h"
 #include "world.h"
+#include <sys/mman.h>
 
 #ifdef Py_GIL_DISABLED
 #error "spindle: free-threaded builds of Python are not supported yet; use a build with the GIL"
@@ -20,6 +21,17 @@ static PyObject *forked(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored
     Py_RETURN_NONE;
 }
 
+// prefer_huge_pages makes the system give memory that is to be filled in large pieces: with small pages, the faults
+// take as long as the copying.
+static void prefer_huge_pages(char *data, Py_ssize_t n) {
+#ifdef MADV_HUGEPAGE
+    const uintptr_t page = 2 << 20;
+    uintptr_t from = ((uintptr_t)data + page - 1) & ~(page - 1), to = ((uintptr_t)data + n) & ~(page - 1);
+    if (from < to)
+        madvise((void *)from, to - from, MADV_HUGEPAGE); // fails on systems without them
+#endif
+}
+
 // new_bytes returns bytes of a size, and a memoryview to fill them before any other code sees them.
 static PyObject *new_bytes(PyObject *Py_UNUSED(module), PyObject *size) {
     Py_ssize_t n = PyLong_AsSsize_t(size);
@@ -29,6 +41,8 @@ static PyObject *new_bytes(PyObject *Py_UNUSED(module), PyObject *size) {
         return NULL;
     }
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, n);
+    if (bytes)
+        prefer_huge_pages(PyBytes_AS_STRING(bytes), n);
     PyObject *view = bytes ? PyMemoryView_FromMemory(PyBytes_AS_STRING(bytes), n, PyBUF_WRITE) : NULL;
     PyObject *both = view ? PyTuple_Pack(2, bytes, view) : NULL;
     Py_XDECREF(bytes);

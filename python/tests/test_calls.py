@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+import spindle
 from spindle.server import calls, values
 
 
@@ -23,7 +24,7 @@ def test_a_call_that_ends_as_it_begins_is_forgotten(monkeypatch):
     async def main():
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
         bodies = []
-        running = calls.Calls(lambda header, body=b"": bodies.append(body), 1 << 20)
+        running = calls.Calls(lambda header, body=b"": bodies.append(body), None, 1 << 20)
         running.start({"kind": "request", "id": 1}, values.encode(["test:at_once", [], {}]))
         running.start({"kind": "request", "id": 2}, values.encode(["test:later", [], {}]))
         assert (bodies, running.numbers()) == ([values.encode(5)], [2])
@@ -31,4 +32,4 @@ def test_a_call_that_ends_as_it_begins_is_forgotten(monkeypatch):
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert running.numbers() == []
-    asyncio.run(main())
+    spindle.run(main())

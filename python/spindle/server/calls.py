@@ -31,10 +31,11 @@ RAW = texts("raw", "1")  # of a reply that is bytes as they are
 
 
 class Calls:
-    """The calls that run. post(header, body) sends a frame."""
+    """The calls that run. post(header, body) sends a frame, and post_from_thread does so on any thread."""
 
-    def __init__(self, post, limit):
+    def __init__(self, post, post_from_thread, limit):
         self._post = post
+        self._post_from_thread = post_from_thread
         self._limit = limit
         self._blobs = {}  # large bytes of calls that have not begun, by their numbers
         self._running = {}  # the task, the Call and the Outflow of a call, by its number
@@ -47,7 +48,8 @@ class Calls:
         number, flow = header["id"], None
         if "seq" in header:
             flow = Outflow(asyncio.get_running_loop(), header["seq"], self._limit,
-                           lambda n, data: self._post(short("item", number, n), data))
+                           lambda n, data: self._post(short("item", number, n), data),
+                           lambda n, data: self._post_from_thread(short("item", number, n), data))
         self._begin(header, flow, self._run, body, self._blobs.pop(number, ()) if self._blobs else ())
 
     def serve(self, header, target, descriptor):
@@ -65,9 +67,9 @@ class Calls:
         number, due = header["id"], header.get("deadline_us")
         depth = int(header["headers"].get("depth", 0)) if "headers" in header else 0
         call = Call(depth, due and time.monotonic() + due / 1e6)
-        task = asyncio.get_running_loop().create_task(
-            run(number, header.get("traceparent", ""), call, flow, *args), name=f"call {number}")
-        if not task.done():  # as an eager one may be
+        task = asyncio.get_running_loop()._begin_task(
+            run(number, header.get("traceparent", ""), call, flow, *args), f"call {number}")
+        if not task.done():  # it has taken its first step
             self._running[number] = task, call, flow
         return task
 
@@ -75,7 +77,7 @@ class Calls:
         self._blobs.pop(number, None)
         if number in self._running:
             task, call, flow = self._running[number]
-            task.add_done_callback(lambda _: self._running.pop(number, None))  # it may not have begun
+            task.add_done_callback(lambda _: self._running.pop(number, None))  # with a task factory it may not have begun
             task.cancel()
             call.cancel()
             if flow is not None:

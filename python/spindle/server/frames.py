@@ -10,12 +10,15 @@ import fcntl
 import json
 import os
 import struct
+import threading
 
 from .._core import new_bytes
 
 SIZES = struct.Struct(">II")
 READ = 256 << 10  # bytes that are read at a time
+LARGE_READS = 8  # in a turn of the loop, of a pipe's content each
 WRITE = 64  # frames that are written at a time
+PIECE = 256 << 10  # bytes of a large body that are written at a time
 PIPE = 1 << 20  # the capacity of the pipes, if the system allows it
 
 
@@ -87,7 +90,7 @@ def enlarge(fd):
 class Frames:
     """The frames of two pipes, on a loop. receive(header, body) gets each frame, and ended() the end.
 
-    All methods are for the thread of the loop.
+    All methods but send_from_thread are for the thread of the loop.
     """
 
     def __init__(self, loop, input, output, receive, ended):
@@ -97,9 +100,11 @@ class Frames:
         self._rest = b""  # of what was read
         self._large = None  # the header and the body of a large frame that has not come as a whole
         self._left = None  # a memoryview of the part of the body that has not come
+        self._writing = threading.Lock()  # held to write, and to take from _out
         self._out = collections.deque()
         self._drained = None  # a future for drain
-        self._flushing = False  # _flush is called soon, or when the pipe can be written
+        self._closed = False  # for threads
+        self._flushing = False  # _flush is called soon, or when the pipe can be written; loop only
         for fd in (input, output):
             os.set_blocking(fd, False)
             enlarge(fd)
@@ -109,45 +114,71 @@ class Frames:
 
     def send(self, header, body=b""):
         """Send a frame. The first frame of a turn of the loop is written at once, and the others together."""
-        if len(body) < READ:
-            data = frame(header, body)
-            if not self._flushing and not self._out:
-                data = self._write(data)
-            if data:
-                self._out.append(data)
-        else:  # not copied
-            head = _head(header)
-            self._out.append(SIZES.pack(4 + len(head) + len(body), len(head)) + head)
-            self._out.append(body)
-        if not self._flushing and self._flush():
+        if self._flushing or self._out or len(body) >= READ:
+            self._add(header, body)
+            if self._flushing:
+                return
             self._flushing = True
+        else:
+            data = frame(header, body)
+            self._flushing = True  # a destructor may send while _writing is held
+            with self._writing:
+                self._write(data)
+        if not self._out or self._write_waiting():
             self._loop.call_soon(self._flush)
 
+    def send_from_thread(self, header, body):
+        """Send a frame, at once if no other one waits. For any thread."""
+        with self._writing:
+            if self._closed:
+                return
+            if self._out or len(body) >= READ:
+                self._add(header, body)
+            else:
+                self._write(frame(header, body))
+        if self._out:
+            self._loop.call_soon_threadsafe(self._flush)
+
+    def _add(self, header, body):
+        """Add a frame to those that wait."""
+        if len(body) < READ:
+            self._out.append(frame(header, body))
+        else:  # not copied
+            head = _head(header)
+            self._out.extend((SIZES.pack(4 + len(head) + len(body), len(head)) + head, body))
+
     def _write(self, data):
-        """Write a frame. Return what is left of it."""
+        """Write a frame before those that wait. What is left of it is the first that waits. _writing is held."""
         try:
             n = os.write(self._output, data)
-        except OSError:  # _flush finds out more
-            return data
-        return memoryview(data)[n:] if n < len(data) else None
+        except OSError:  # _write_waiting finds out more
+            n = 0
+        if n < len(data):
+            self._out.appendleft(memoryview(data)[n:])
 
     def _flush(self):
-        """Write what the pipe takes. Report whether that was all."""
-        self._flushing = False
+        if not self._out or self._write_waiting():
+            self._flushing = False
+
+    def _write_waiting(self):
+        """Write what waits. Report whether that was all; otherwise _flush follows when the pipe takes more."""
         out = self._out
-        while out:
-            some = [out[i] for i in range(min(len(out), WRITE))]
-            try:
-                n = os.writev(self._output, some)
-            except BlockingIOError:
-                n = 0
-            except OSError:  # the Go program is gone; the end of the input says so, too
-                out.clear()
-                break
-            if not self._sent(n):
-                self._flushing = True
-                self._loop.add_writer(self._output, self._writable)
-                return False
+        with self._writing:
+            while out:
+                some = [out[i] for i in range(min(len(out), WRITE))]
+                try:
+                    if len(some[0]) > PIECE:  # so that the reader begins while the rest is written
+                        n = os.write(self._output, memoryview(some[0])[:PIECE])
+                    else:
+                        n = os.writev(self._output, some)
+                except BlockingIOError:
+                    n = 0
+                except OSError:  # the Go program is gone; the end of the input says so, too
+                    out.clear()
+                    break
+                if not self._sent(n) and n < PIECE:
+                    self._loop.add_writer(self._output, self._writable)
+                    return False
         return True
 
     def _sent(self, n):
@@ -175,9 +206,11 @@ class Frames:
 
     def finish(self):
         """Write what is left. The loop does not run any more."""
-        os.set_blocking(self._output, True)
-        while self._out:
-            self._sent(os.write(self._output, self._out[0]))
+        with self._writing:
+            self._closed = True
+            os.set_blocking(self._output, True)
+            while self._out:
+                self._sent(os.write(self._output, self._out[0]))
 
     # Reading
 
@@ -192,32 +225,46 @@ class Frames:
         """Read and write no more."""
         self._loop.remove_reader(self._input)
         self._loop.remove_writer(self._output)
-        self._out.clear()
-        self._flushing = True  # nothing is to be written
+        with self._writing:
+            self._closed = True
+            self._out.clear()
+            self._flushing = True  # nothing is to be written
 
     def _readable(self):
-        try:
-            if self._large is not None:
-                n = os.readv(self._input, [self._left])
-            else:
-                n = os.readv(self._input, self._buffers)
-        except BlockingIOError:
+        if self._large is not None:
+            self._read_large()
             return
+        n = self._read_into(self._buffers)
+        if n:
+            data = self._buffers[0][:n].tobytes()
+            self._rest = self._parse(self._rest + data if self._rest else data)
+
+    def _read_into(self, buffers):
+        """Return how many bytes were read. None says that there are none now, and 0 that there will be none."""
+        try:
+            n = os.readv(self._input, buffers)
+        except BlockingIOError:
+            return None
         except OSError as e:
             if e.errno == errno.EINTR:
-                return
+                return None
             n = 0
         if not n:
             self._loop.remove_reader(self._input)
             self._ended()
-        elif self._large is not None:
+        return n
+
+    def _read_large(self):
+        """Read more of a large body, as much as comes while the loop may do nothing else."""
+        for _ in range(LARGE_READS):
+            n = self._read_into([self._left])
+            if not n:
+                return
             self._left = self._left[n:]
             if not self._left:
                 (header, body), self._large, self._left = self._large, None, None
                 self._receive(header, body)
-        else:
-            data = self._buffers[0][:n].tobytes()
-            self._rest = self._parse(self._rest + data if self._rest else data)
+                return
 
     def _parse(self, data):
         """Pass the frames on. Return the beginning of one that has not come as a whole."""

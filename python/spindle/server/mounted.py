@@ -112,6 +112,11 @@ class Control:
         while data:  # before the loop runs
             data = data[os.write(self.output, data):]
 
+    def send_from_thread(self, header, body):
+        frames = self.frames
+        if frames is not None:  # the loop runs
+            frames.send_from_thread(header, body)
+
     def descriptor(self, call):
         """Return the descriptor for a call, which has come already."""
         while True:
@@ -147,7 +152,7 @@ class MountedServer(Mounted, Server):
     def __init__(self, config, control):
         super().__init__(config)
         self.control = control
-        self.calls = Calls(control.send, int(os.environ.get(CALL_BYTES, 16 << 20)))
+        self.calls = Calls(control.send, control.send_from_thread, int(os.environ.get(CALL_BYTES, 16 << 20)))
         calls.threads = int(os.environ.get(CALL_THREADS, calls.threads))
 
     def run(self, sockets=None):

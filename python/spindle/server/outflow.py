@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import threading
 
+from .._core import encode_plain
 from . import values
 
 BATCH = 64 << 10  # bytes from which a batch is sent at once
@@ -12,14 +13,16 @@ TURN = 64  # items after which an asynchronous generator lets other tasks run
 
 class Outflow:
     """Sends items in batches: those that come while the loop does something else. post(n, data) sends a
-    batch; n is how many items there were in all.
+    batch; n is how many items there were in all. post_from_thread does so on any thread.
     """
 
-    def __init__(self, loop, allowed, limit, post):
+    def __init__(self, loop, allowed, limit, post, post_from_thread):
         self._loop = loop
         self._limit = limit
         self._post = post
-        self._changed = threading.Condition()  # guards what follows
+        self._post_from_thread = post_from_thread
+        self._lock = threading.RLock()  # guards what follows, and keeps the order of batches
+        self._changed = threading.Condition(self._lock)
         self._allowed = allowed
         self._added = 0
         self._batch = []
@@ -43,33 +46,38 @@ class Outflow:
             self._changed.notify()
 
     def _encode(self, item):
-        data = values.encode(item, f"items[{self._added}]")
+        data = encode_plain(item)
+        if data is NotImplemented:
+            data = values.encode(item, f"items[{self._added}]")
         if len(data) > self._limit:
             raise ValueError(f"items[{self._added}] has {len(data)} bytes; the limit is {self._limit}")
         return data
 
     def _add(self, data):
-        """Add an item. Return how the loop is to be told to send it: None if it will. _changed is held on a thread."""
+        """Add an item. Report whether the loop is to be told to send it. _lock is held on a thread."""
         self._batch.append(data)
         self._added += 1
         self._size += len(data)
         told, self._due = self._due, True
-        return None if told else self.flush
+        return not told
 
     def flush(self):
         """Send the batch. For the loop."""
-        with self._changed:
-            batch, self._batch, self._size, self._due = self._batch, [], 0, False
-            added = self._added
-            self._changed.notify()
-        if batch:
-            self._post(added, b"\x9a" + len(batch).to_bytes(4, "big") + b"".join(batch))  # an array
+        self._due = False  # before a thread adds an item that is not sent now
+        if self._batch:
+            self._send(self._post)
+
+    def _send(self, post):
+        with self._lock:
+            batch, self._batch, self._size = self._batch, [], 0
+            if batch:  # an array
+                post(self._added, b"\x9a" + len(batch).to_bytes(4, "big") + b"".join(batch))
 
     async def send_async(self, items):
         """Send the items of an asynchronous iterable."""
         try:
             async for item in items:
-                if self._add(self._encode(item)) is not None:
+                if self._add(self._encode(item)):
                     self._loop.call_soon(self.flush)
                 if self._size >= BATCH:
                     self.flush()
@@ -84,16 +92,20 @@ class Outflow:
         self.flush()
 
     def send_all(self, items):
-        """Send the items of an iterable. For a thread."""
+        """Send the items of an iterable. For a thread.
+
+        The thread sends full batches itself: the loop would have to wait for the interpreter.
+        """
         with contextlib.closing(items) if hasattr(items, "close") else contextlib.nullcontext():
             for item in items:
                 data = self._encode(item)
-                with self._changed:
-                    tell = self._add(data)
-                    if tell is not None:
-                        self._loop.call_soon_threadsafe(tell)
-                    while not self._cancelled and (self._added >= self._allowed or self._size >= 4 * BATCH):
+                with self._lock:
+                    if self._add(data):
+                        self._loop.call_soon_threadsafe(self.flush)
+                    if self._size >= BATCH or self._added >= self._allowed:
+                        self._send(self._post_from_thread)
+                    while not self._cancelled and self._added >= self._allowed:
                         self._changed.wait()
                     if self._cancelled:
                         return
-        self._loop.call_soon_threadsafe(self.flush)
+        self._send(self._post_from_thread)
