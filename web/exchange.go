@@ -162,7 +162,11 @@ func (x *exchange) serve(ctx context.Context) {
 		h = generalOptions
 	}
 	x.req = *x.req.WithContext(ctx) // inlined, so the copy is on the stack
-	h.ServeHTTP(&x.w, &x.req)
+	if d, ok := x.direct(h); ok {
+		d.ServeDirect(&x.w, &x.req)
+	} else {
+		h.ServeHTTP(&x.w, &x.req)
+	}
 	x.handler = handlerReturned
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spindleloop/spindle/internal/direct"
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/internal/http2"
 )
@@ -28,6 +29,38 @@ func (w *response) appendField(key, value string) (err error) {
 	}
 	return err
 }
+
+// direct returns h if it encodes the fields of the response itself, on a stream.
+func (x *exchange) direct(h http.Handler) (d direct.Handler, ok bool) {
+	if x.w.s != nil {
+		d, ok = h.(direct.Handler)
+	}
+	return d, ok
+}
+
+// Respond is for handlers of package direct.
+func (w *response) Respond(fields string) {
+	if err := w.enter(); err != nil {
+		w.logMistake("Respond: " + err.Error())
+		return
+	}
+	defer w.leave()
+	w.status, w.phase, w.facts = http.StatusOK, draftHeaded, saysType
+	w.appendStatus()
+	w.head = append(w.head, fields...)
+}
+
+// Trail is for handlers of package direct.
+func (w *response) Trail(fields string) {
+	if err := w.enter(); err != nil {
+		w.logMistake("Trail: " + err.Error())
+		return
+	}
+	defer w.leave()
+	w.tail = append(w.tail, fields...)
+}
+
+var _ direct.Response = (*response)(nil)
 
 // ofConnection reports whether a field is about the connection, and so not sent on a stream.
 func ofConnection(key string) bool {

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/spindleloop/spindle/internal/direct"
 )
 
 // call is a call: its context, and a grpc.ServerTransportStream. It is not reused, because the
@@ -26,6 +28,7 @@ type call struct {
 	context.Context
 	server *Server
 	w      http.ResponseWriter
+	direct direct.Response // w of ServeDirect, nil otherwise
 	r      *http.Request
 	codec  encoding.CodecV2
 
@@ -232,7 +235,6 @@ func (c *call) SendHeader(md metadata.MD) error {
 	if !c.writeHeader() {
 		return status.Error(codes.Internal, "grpc: the header was sent already")
 	}
-	c.w.WriteHeader(http.StatusOK)
 	return c.flush()
 }
 

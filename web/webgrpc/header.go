@@ -15,15 +15,28 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/spindleloop/spindle/internal/http2"
 )
 
-// writeHeader prepares the header of the response. It reports whether that was not done before.
+// writeHeader prepares the header of the response, which a message follows. It reports whether that was not done before.
 func (c *call) writeHeader() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.headed {
+	switch {
+	case c.headed:
 		return false
+	case c.direct != nil && c.compressor == nil && len(c.header) == 0 && first(c.contentType) == baseType:
+		c.headed = true
+		c.direct.Respond(encodedType)
+	default:
+		c.fillHeader()
 	}
+	return true
+}
+
+// fillHeader is writeHeader with the header map. The caller holds mu.
+func (c *call) fillHeader() {
 	c.headed = true
 	h := c.w.Header()
 	h["Content-Type"] = contentTypes(c.contentType)
@@ -31,7 +44,6 @@ func (c *call) writeHeader() bool {
 		h["Grpc-Encoding"] = []string{c.compressor.Name()}
 	}
 	addMetadata(h, "", c.header)
-	return true
 }
 
 // contentTypes returns the content type of the response, which is that of the request.
@@ -48,11 +60,32 @@ var (
 	okStatus  = []string{"0"}
 )
 
+// What most responses have, encoded.
+var (
+	encodedType   = encoded("Content-Type", baseType)
+	encodedStatus = encoded("Grpc-Status", "0")
+)
+
+func encoded(name, value string) string {
+	b, err := http2.AppendField(nil, name, value)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
 // finish sends the status. Without a message before, it is in the header.
 func (c *call) finish(err error) {
-	empty := c.writeHeader()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	empty := !c.headed
+	switch {
+	case empty:
+		c.fillHeader()
+	case c.direct != nil && err == nil && len(c.trailer) == 0:
+		c.direct.Trail(encodedStatus)
+		return
+	}
 	h, prefix, key := c.w.Header(), http.TrailerPrefix, http.TrailerPrefix+"Grpc-Status" // constants: nothing is allocated
 	if empty {
 		prefix, key = "", "Grpc-Status"

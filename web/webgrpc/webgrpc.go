@@ -26,6 +26,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/spindleloop/spindle/internal/direct"
 )
 
 // Server answers the calls of registered services. Its zero value is ready for services. The
@@ -92,13 +94,26 @@ func (s *Server) GetServiceInfo() map[string]grpc.ServiceInfo {
 
 // ServeHTTP answers a call.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.serve(&call{Context: r.Context(), server: s, w: w, r: r})
+}
+
+// ServeDirect is used by package web to answer a call without a header map. It is not for other code: its
+// types are internal and may change in any version.
+func (s *Server) ServeDirect(w direct.Response, r *http.Request) {
+	s.serve(&call{Context: r.Context(), server: s, w: w, direct: w, r: r})
+}
+
+var _ direct.Handler = (*Server)(nil)
+
+// serve answers a call.
+func (s *Server) serve(c *call) {
 	if !s.serving.Load() {
 		s.serving.Store(true)
 	}
-	c := &call{Context: r.Context(), server: s, w: w, r: r}
+	r := c.r
 	end, problem := c.begin()
 	if problem != nil {
-		problem.answer(w)
+		problem.answer(c.w)
 		return
 	}
 	if end != nil {
