@@ -79,10 +79,10 @@ func TestErrorOfACall(t *testing.T) {
 		target, kind string
 		is           error
 	}{
-		"no module":      {"no_such_module:f", "ModuleNotFoundError", pyapp.ErrNoModule},
-		"no attribute":   {"functions:no_such", "AttributeError", pyapp.ErrNoAttribute},
-		"no function":    {"functions:not_callable", "AttributeError", pyapp.ErrNoAttribute},
-		"no colon":       {"functions", "AttributeError", pyapp.ErrNoAttribute},
+		"no module":      {"no_such_module:f", "ModuleNotFoundError", pyapp.ErrNotFound},
+		"no attribute":   {"functions:no_such", "AttributeError", pyapp.ErrNotFound},
+		"no function":    {"functions:not_callable", "AttributeError", pyapp.ErrNotFound},
+		"no colon":       {"functions", "AttributeError", pyapp.ErrNotFound},
 		"broken module":  {"broken:f", "RuntimeError", nil},
 		"missing":        {"functions:add", "TypeError", nil},
 		"no counterpart": {"functions:no_counterpart", "spindle.server.values.Inconvertible", nil},

@@ -32,7 +32,7 @@ import (
 // fails, ServeConn fails with an *Error. Shutdown and Restart wait for connections as for calls.
 //
 // Conn must have a descriptor of its own, as a *net.TCPConn, a *net.UnixConn and a *stream.Conn
-// have. Others fail with ErrNoDescriptor. One of them is *tls.Conn, whose keys are in this process.
+// have. ServeConn fails with others. One of them is *tls.Conn, whose keys are in this process.
 // Python gets what the program has not read. ServeConn closes conn in any case.
 func (a *App) ServeConn(ctx context.Context, conn net.Conn, target string) error {
 	if conn == nil {
@@ -56,14 +56,14 @@ func (a *App) ServeConn(ctx context.Context, conn net.Conn, target string) error
 	return err
 }
 
-// ErrNoDescriptor is the error of ServeConn for a connection that another process cannot take over.
-var ErrNoDescriptor = errors.New("the connection has no descriptor of its own; pass the connection below it, and let Python handle the layers above, such as TLS")
+// errNoDescriptor is the error of ServeConn for a connection that another process cannot take over.
+var errNoDescriptor = errors.New("the connection has no descriptor of its own; pass the connection below it, and let Python handle the layers above, such as TLS")
 
 // duplicate returns a file with a duplicate of a connection's descriptor.
 func duplicate(conn net.Conn) (*os.File, error) {
 	of, ok := conn.(syscall.Conn)
 	if !ok {
-		return nil, fmt.Errorf("%T: %w", conn, ErrNoDescriptor)
+		return nil, fmt.Errorf("%T: %w", conn, errNoDescriptor)
 	}
 	raw, err := of.SyscallConn()
 	if err != nil {

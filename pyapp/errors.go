@@ -5,26 +5,26 @@ import (
 	"strings"
 )
 
-// Reasons why a worker cannot start. A *StartError wraps one of them, or another one that its
-// text describes; an *Error wraps ErrNoModule or ErrNoAttribute if the called function does not
-// exist.
+// Reasons why a worker cannot start. They are texts for people: no program decides by them.
 var (
-	ErrNoPython     = errors.New("there is no such Python interpreter")
-	ErrNotInstalled = errors.New("the package spindle-loop is not installed for this interpreter; install it with: PYTHON -m pip install ./python, in the module github.com/spindleloop/spindle")
-	ErrNoModule     = errors.New("there is no such module")
-	ErrNoAttribute  = errors.New("the module has no such attribute")
-	ErrStartTimeout = errors.New("the worker was not ready in time")
-	ErrInterpreters = errors.New("the worker cannot have several interpreters")
-	ErrExited       = errors.New("the worker process ended before it was ready")
+	errNoPython     = errors.New("there is no such Python interpreter")
+	errNotInstalled = errors.New("the package spindle-loop is not installed for this interpreter; install it with: PYTHON -m pip install ./python, in the module github.com/spindleloop/spindle")
+	errNoModule     = missing("there is no such module")
+	errNoAttribute  = missing("the module has no such attribute")
+	errNoDirectory  = errors.New("there is no such directory")
+	errNotAnApp     = errors.New("the target is not an ASGI or WSGI app")
+	errImport       = errors.New("importing the module failed")
+	errLifespan     = errors.New("the startup of the app failed")
+	errStartTimeout = errors.New("the worker was not ready in time")
+	errInterpreters = errors.New("the worker cannot have several interpreters")
+	errExited       = errors.New("the worker process ended before it was ready")
 )
 
-// Further reasons, which programs do not need to tell apart.
-var (
-	errNoDirectory = errors.New("there is no such directory")
-	errNotAnApp    = errors.New("the target is not an ASGI or WSGI app")
-	errImport      = errors.New("importing the module failed")
-	errLifespan    = errors.New("the startup of the app failed")
-)
+// missing is a reason that is ErrNotFound.
+type missing string
+
+func (m missing) Error() string        { return string(m) }
+func (m missing) Is(target error) bool { return target == ErrNotFound }
 
 var (
 	// ErrClosed is the error of an App after Shutdown or Close.
@@ -37,13 +37,17 @@ var (
 	// ErrUnavailable is the error of a call when no worker is ready. It may wrap the
 	// *StartError of the last process.
 	ErrUnavailable = errors.New("pyapp: no worker is ready")
+
+	// ErrNotFound is wrapped by the *Error of a call, and by the *StartError of an App, if Python
+	// has no such module, or the module no such attribute.
+	ErrNotFound = errors.New("pyapp: there is no such module or attribute")
 )
 
-// StartError means that a worker could not start.
+// StartError means that a worker could not start. Its text says why.
 type StartError struct {
 	Target string // of the App
 	Python string // the interpreter
-	Reason error  // ErrNoPython, ErrNotInstalled, ErrNoModule and so on
+	Reason error  // why
 	Text   string // what the worker has reported, for people; it may have several lines
 }
 
@@ -53,11 +57,11 @@ func (e *StartError) Error() string {
 	if e.Target != "" {
 		b.WriteString(e.Target + ": ")
 	}
-	if e.Python != "" && (e.Reason == ErrNoPython || e.Reason == ErrNotInstalled) {
+	if e.Python != "" && (e.Reason == errNoPython || e.Reason == errNotInstalled) {
 		b.WriteString(e.Python + ": ")
 	}
 	text := e.Reason.Error()
-	if e.Reason == ErrNotInstalled {
+	if e.Reason == errNotInstalled {
 		text = strings.Replace(text, "PYTHON", e.Python, 1)
 	}
 	b.WriteString(text)
@@ -78,7 +82,7 @@ type Error struct {
 	Message   string // str() of the exception, without its middle if that is longer than 64 KB
 	Traceback string // as Python prints it, without the frames of this package
 
-	reason error // ErrNoModule, ErrNoAttribute or nil
+	reason error // errNoModule, errNoAttribute or nil
 }
 
 func (e *Error) Error() string {
@@ -88,12 +92,11 @@ func (e *Error) Error() string {
 	return "pyapp: " + e.Target + ": " + e.Type + ": " + e.Message
 }
 
-// Unwrap returns ErrNoModule or ErrNoAttribute if the function does not exist, and nil
-// otherwise.
+// Unwrap returns an error that is ErrNotFound if the function does not exist, and nil otherwise.
 func (e *Error) Unwrap() error { return e.reason }
 
 // reasons are the names of reasons in reports of workers.
 var reasons = map[string]error{
-	"module": ErrNoModule, "attribute": ErrNoAttribute, "app": errNotAnApp, "import": errImport, "lifespan": errLifespan,
-	"interpreters": ErrInterpreters,
+	"module": errNoModule, "attribute": errNoAttribute, "app": errNotAnApp, "import": errImport, "lifespan": errLifespan,
+	"interpreters": errInterpreters,
 }

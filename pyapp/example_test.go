@@ -158,17 +158,19 @@ func ExampleUUID() {
 	// Output: 12000000-0000-0000-0000-000000000034
 }
 
-func ExampleSetOf() {
-	s := pyapp.SetOf("a", "b", "a")
+func ExampleSet() {
+	s := pyapp.Set[string]{"a": {}, "b": {}}
 	fmt.Println(len(s))
 	// Output: 2
 }
 
-// The reason of a failed start can be asked for.
+// The error of a failed start says why.
 func ExampleStartError() {
 	app := &pyapp.App{Target: "main:app", Python: "no-such-python", ErrorLog: slog.New(slog.DiscardHandler)}
 	defer app.Close()
 	err := app.Start(context.Background())
-	fmt.Println(errors.Is(err, pyapp.ErrNoPython))
-	// Output: true
+	if failed := (*pyapp.StartError)(nil); errors.As(err, &failed) {
+		fmt.Println(failed.Python + ": " + failed.Reason.Error())
+	}
+	// Output: no-such-python: there is no such Python interpreter
 }

@@ -136,8 +136,16 @@ func DecodeCall(body []byte) (name string, args []cbor.RawMessage, err error) {
 
 // Reasons of a StartError.
 var (
-	ErrNoDirectory = errNoDirectory
-	ErrNotAnApp    = errNotAnApp
-	ErrImport      = errImport
-	ErrLifespan    = errLifespan
+	ErrNoPython     = errNoPython
+	ErrNotInstalled = errNotInstalled
+	ErrNoModule     = errNoModule
+	ErrNoAttribute  = errNoAttribute
+	ErrStartTimeout = errStartTimeout
+	ErrInterpreters = errInterpreters
+	ErrExited       = errExited
+	ErrNoDescriptor = errNoDescriptor
+	ErrNoDirectory  = errNoDirectory
+	ErrNotAnApp     = errNotAnApp
+	ErrImport       = errImport
+	ErrLifespan     = errLifespan
 )

@@ -40,7 +40,7 @@ func (a *App) interpreter() (string, error) {
 		path, err = filepath.Abs(path) // Dir is another directory
 	}
 	if err != nil {
-		return "", &StartError{Target: a.Target, Python: name, Reason: ErrNoPython, Text: err.Error()}
+		return "", &StartError{Target: a.Target, Python: name, Reason: errNoPython, Text: err.Error()}
 	}
 	return path, nil
 }

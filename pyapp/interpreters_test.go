@@ -44,8 +44,8 @@ func TestInterpreters(t *testing.T) {
 	if len(first) != 3 || len(second) != 3 || first[0] == second[0] || !reflect.DeepEqual(first[1:], second[1:]) || first[1] != "127.0.0.1" {
 		t.Errorf("%q and %q are not two interpreters of a process", first, second)
 	}
-	got, err := pyapp.Call[pyapp.Set[int]](t.Context(), app, "interpreted:where", pyapp.SetOf(7))
-	if want := (pyapp.SetOf(0, 7)); err != nil || !reflect.DeepEqual(got, want) {
+	got, err := pyapp.Call[pyapp.Set[int]](t.Context(), app, "interpreted:where", pyapp.Set[int]{7: {}})
+	if want := (pyapp.Set[int]{0: {}, 7: {}}); err != nil || !reflect.DeepEqual(got, want) {
 		t.Error(got, err)
 	}
 }

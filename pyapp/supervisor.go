@@ -119,7 +119,7 @@ func (s *supervisor) start(ctx context.Context) (*worker, error) {
 		if errors.As(err, new(*spindle.Canceled)) {
 			return nil, err
 		}
-		return nil, &StartError{Target: s.a.Target, Python: python, Reason: ErrNoPython, Text: err.Error()}
+		return nil, &StartError{Target: s.a.Target, Python: python, Reason: errNoPython, Text: err.Error()}
 	}
 	w := newWorker(s.a, process, socket)
 	w.leave = func() {

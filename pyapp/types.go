@@ -14,15 +14,6 @@ import (
 // Set is a set of values: a set in Python. A set of Python may also be decoded into a slice.
 type Set[T comparable] map[T]struct{}
 
-// SetOf returns a set of values.
-func SetOf[T comparable](values ...T) Set[T] {
-	s := make(Set[T], len(values))
-	for _, v := range values {
-		s[v] = struct{}{}
-	}
-	return s
-}
-
 // MarshalCBOR implements the interface of the encoder.
 func (s Set[T]) MarshalCBOR() ([]byte, error) {
 	values := make([]T, 0, len(s))
@@ -38,7 +29,10 @@ func (s *Set[T]) UnmarshalCBOR(b []byte) error {
 	if err := decoding.Unmarshal(b, &values); err != nil {
 		return err
 	}
-	*s = SetOf(values...)
+	*s = make(Set[T], len(values))
+	for _, v := range values {
+		(*s)[v] = struct{}{}
+	}
 	return nil
 }
 

@@ -63,7 +63,7 @@ var conversions = []conversion{
 	{name: "map", python: "{'a': [1]}", value: map[string][]int{"a": {1}}},
 	{name: "map with other keys", python: "{-1: 'a'}", value: map[int]string{-1: "a"}},
 	{name: "struct", python: "{'name': 'tea', 'unit_price': 2.5}", value: item{Name: "tea", UnitPrice: 2.5}},
-	{name: "set", python: "{7}", value: pyapp.SetOf(7)},
+	{name: "set", python: "{7}", value: pyapp.Set[int]{7: {}}},
 	{name: "time", python: "datetime.datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.timezone(datetime.timedelta(seconds=7200)))", value: moment},
 	{name: "duration", python: "datetime.timedelta(days=-1, seconds=86399, microseconds=500000)", value: -500 * time.Millisecond},
 	{name: "decimal", python: "Decimal('-12.50')", value: decimalOf("-12.50")},

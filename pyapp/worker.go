@@ -106,19 +106,19 @@ func (w *worker) waitReady(ctx context.Context, limit time.Duration) error {
 	case err == nil:
 		reason, ok := reasons[first.Headers["reason"]]
 		if !ok {
-			reason = ErrExited
+			reason = errExited
 		}
 		return &StartError{Reason: reason, Text: string(first.Body)}
 	case errors.Is(err, spindle.ErrTimeout):
-		return &StartError{Reason: ErrStartTimeout, Text: fmt.Sprintf("it took longer than %v", limit)}
+		return &StartError{Reason: errStartTimeout, Text: fmt.Sprintf("it took longer than %v", limit)}
 	case errors.As(err, new(*spindle.Canceled)):
 		return err
 	}
 	exit := w.waitExit(ctx)
 	if exited := (*exec.ExitError)(nil); errors.As(exit, &exited) && exited.ExitCode() == notInstalled {
-		return &StartError{Reason: ErrNotInstalled}
+		return &StartError{Reason: errNotInstalled}
 	}
-	return &StartError{Reason: ErrExited, Text: fmt.Sprintf("%v; its standard error may have the reason", exit)}
+	return &StartError{Reason: errExited, Text: fmt.Sprintf("%v; its standard error may have the reason", exit)}
 }
 
 // waitExit waits a moment for the exit of a process that has closed its output, and kills it
