@@ -24,7 +24,7 @@ func village(seed uint64) *sim.World {
 	w.WorkTime = sim.Uniform(0, time.Millisecond)
 	for i := range 4 {
 		client := w.Host(fmt.Sprint("client", i))
-		w.Link(server, client).Dribble(0.3).Loss(0.02)
+		w.Link(server, client).Set(sim.LinkOptions{Dribble: 0.3, Loss: 0.02})
 		client.Go(func(ctx context.Context) error {
 			for tries := 0; ; tries++ {
 				err := spindle.FailAfter(ctx, 2*time.Second, func(ctx context.Context) error {

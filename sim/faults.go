@@ -21,7 +21,7 @@ type Faults struct {
 	For time.Duration
 
 	// Loss, Duplicate, Reorder and Dribble are the shares of datagrams and
-	// segments affected on every link between hosts, as for the Link methods of
+	// segments affected on every link between hosts, as LinkOptions has them under
 	// the same names.
 	Loss, Duplicate, Reorder, Dribble float64
 

@@ -46,36 +46,35 @@ func (l Link) each(set func(*simkernel.Link)) Link {
 	return l
 }
 
-// Latency sets the link's latency. The default is World.Latency.
-func (l Link) Latency(d Delay) Link {
-	return l.each(func(way *simkernel.Link) { way.Delay = simkernel.Delay(d) })
+// LinkOptions say how a link treats what passes. The zero value is how a link begins.
+type LinkOptions struct {
+	// Latency is how long a segment or a datagram takes. Nil means World.Latency.
+	Latency Delay
+
+	// Bandwidth is how many bytes pass per second; 0 means no limit.
+	Bandwidth int
+
+	// Loss is the share of datagrams that are lost, from 0 to 1. For connections it is the
+	// share of segments that are retransmitted after a timeout.
+	Loss float64
+
+	// Duplicate is the share of datagrams that arrive twice.
+	Duplicate float64
+
+	// Reorder is the share of datagrams that are delayed, so that later ones overtake them.
+	Reorder float64
+
+	// Dribble is the share of a connection's segments that arrive in small pieces.
+	Dribble float64
 }
 
-// Bandwidth limits how many bytes pass per second; 0 means no limit.
-func (l Link) Bandwidth(bytesPerSecond int) Link {
-	return l.each(func(way *simkernel.Link) { way.Limit(int64(bytesPerSecond)) })
-}
-
-// Loss sets the share of datagrams that are lost, from 0 to 1. For connections it is
-// the share of segments that are retransmitted after a timeout.
-func (l Link) Loss(share float64) Link {
-	return l.each(func(way *simkernel.Link) { way.Loss = share })
-}
-
-// Duplicate sets the share of datagrams that arrive twice.
-func (l Link) Duplicate(share float64) Link {
-	return l.each(func(way *simkernel.Link) { way.Duplicate = share })
-}
-
-// Reorder sets the share of datagrams that are delayed, so that later ones overtake
-// them.
-func (l Link) Reorder(share float64) Link {
-	return l.each(func(way *simkernel.Link) { way.Reorder = share })
-}
-
-// Dribble sets the share of a connection's segments that arrive in small pieces.
-func (l Link) Dribble(share float64) Link {
-	return l.each(func(way *simkernel.Link) { way.Dribble = share })
+// Set sets all options of the link.
+func (l Link) Set(o LinkOptions) Link {
+	return l.each(func(way *simkernel.Link) {
+		way.Delay = simkernel.Delay(o.Latency)
+		way.Loss, way.Duplicate, way.Reorder, way.Dribble = o.Loss, o.Duplicate, o.Reorder, o.Dribble
+		way.Limit(int64(o.Bandwidth))
+	})
 }
 
 // Cut blocks the link. Datagrams are lost. Connections retransmit and fail after a

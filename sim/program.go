@@ -83,7 +83,7 @@ func (p *program) ended(process *simkernel.Process, err error) {
 		w.pending--
 	}
 	if p.err = err; err != nil && w.failure == nil && !errors.Is(err, errEnded) && !errors.Is(err, ErrDeadlock) {
-		w.failure = &HostError{p.host.Name(), err}
+		w.failure = ofHost(p.host, err)
 	}
 }
 
@@ -110,5 +110,5 @@ func (p *program) force() error {
 	if p.cancel == nil {
 		return nil
 	}
-	return &HostError{p.host.Name(), fmt.Errorf("sim: a program did not return within %v after it was cancelled", endGrace)}
+	return ofHost(p.host, fmt.Errorf("sim: a program did not return within %v after it was cancelled", endGrace))
 }

@@ -79,7 +79,7 @@ func (w *World) After(d time.Duration, fn func()) { w.core.After(d, fn) }
 
 // Run runs the world until the programs of Go and Exec have returned and every
 // condition of Eventually has been met. Then it closes the world: see Close. Run
-// fails with the first error of any program, as a *HostError. It fails with
+// fails with the first error of any program, which it prefixes with the host. It fails with
 // ErrDeadlock and the tasks of every host if nothing can happen any more, and with
 // the error of a check of Always or Eventually.
 func (w *World) Run() error {
@@ -99,20 +99,6 @@ func (w *World) RunFor(d time.Duration) error {
 
 // ErrTimeout reports that a condition was not met in time.
 var ErrTimeout = errors.New("sim: condition not met in time")
-
-// RunUntil runs the world until cond is true. It fails like Run, and with ErrTimeout
-// if that takes longer than within.
-func (w *World) RunUntil(cond func() bool, within time.Duration) error {
-	over := false
-	w.After(within, func() { over = true })
-	if err := w.drive(func() bool { return over || cond() }); err != nil {
-		return err
-	}
-	if !cond() {
-		return fmt.Errorf("%w (%v)", ErrTimeout, within)
-	}
-	return nil
-}
 
 // drive drives the world until done returns true or something has failed.
 func (w *World) drive(done func() bool) error {
@@ -212,7 +198,7 @@ func (w *World) deadlock() error {
 	var all []error
 	for _, p := range w.programs {
 		if p.err != nil {
-			all = append(all, &HostError{p.host.Name(), p.err})
+			all = append(all, ofHost(p.host, p.err))
 		}
 	}
 	w.failure = errors.Join(all...)
@@ -266,16 +252,8 @@ func (w *World) Close() error {
 // errEnded is the cause with which programs are cancelled when the world ends.
 var errEnded = errors.New("sim: the world has ended")
 
-// HostError is an error of a program, with the host that it ran on.
-type HostError struct {
-	Host string
-	Err  error
-}
-
-func (e *HostError) Error() string { return fmt.Sprintf("host %s: %v", e.Host, e.Err) }
-
-// Unwrap returns the program's error.
-func (e *HostError) Unwrap() error { return e.Err }
+// ofHost adds to an error of a program the host that it ran on.
+func ofHost(h *Host, err error) error { return fmt.Errorf("host %s: %w", h.Name(), err) }
 
 // check is a check of Always, with holds, or of Eventually, with cond.
 type check struct {

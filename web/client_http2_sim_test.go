@@ -28,7 +28,7 @@ func TestSimulatedTransportHTTP2(t *testing.T) {
 	}))
 	sim.Explore(t, 20, func(w *sim.World) {
 		host, client := w.Host("server"), w.Host("client")
-		w.Link(host, client).Latency(sim.Uniform(time.Millisecond, 20*time.Millisecond)).Dribble(0.3)
+		w.Link(host, client).Set(sim.LinkOptions{Latency: sim.Uniform(time.Millisecond, 20*time.Millisecond), Dribble: 0.3})
 		host.Serve(func(ctx context.Context) error {
 			for {
 				s := &web.Server{Handler: handler, Protocols: h2c(), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 5}}

@@ -32,7 +32,7 @@ func TestSimulatedTransport(t *testing.T) {
 	patience := map[string]time.Duration{"/50000": time.Second, "/1000000": 0, "/4": 90 * time.Second}
 	sim.Explore(t, 20, func(w *sim.World) {
 		host, client := w.Host("server"), w.Host("client")
-		w.Link(host, client).Latency(sim.Uniform(time.Millisecond, 20*time.Millisecond)).Dribble(0.5)
+		w.Link(host, client).Set(sim.LinkOptions{Latency: sim.Uniform(time.Millisecond, 20*time.Millisecond), Dribble: 0.5})
 		host.Serve(func(ctx context.Context) error { return server.ListenAndServe(ctx, ":80") })
 		slow := w.Host("slow")
 		slow.Serve(func(ctx context.Context) error {

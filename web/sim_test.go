@@ -58,7 +58,7 @@ func TestSimulatedServer(t *testing.T) {
 	}
 	sim.Explore(t, 20, func(w *sim.World) {
 		host, client := w.Host("server"), w.Host("client")
-		w.Link(host, client).Latency(sim.Uniform(time.Millisecond, 20*time.Millisecond)).Dribble(0.5)
+		w.Link(host, client).Set(sim.LinkOptions{Latency: sim.Uniform(time.Millisecond, 20*time.Millisecond), Dribble: 0.5})
 		host.Serve(func(ctx context.Context) error { return server.ListenAndServe(ctx, ":80") })
 		client.Go(func(ctx context.Context) error {
 			c, err := stream.Dial(ctx, "tcp", "server:80")

@@ -240,7 +240,7 @@ func TestMessagesThroughABadNetwork(t *testing.T) {
 	sim.Explore(t, 20, func(w *sim.World) {
 		o := ws.Options{CompressFrom: 200, PingInterval: time.Second, PingTimeout: time.Minute}
 		server, client := world(w, o, func() ws.Handler { return plainEcho{} })
-		w.Link(server, client).Loss(0.05).Dribble(0.3).Latency(sim.LongTail(20 * time.Millisecond))
+		w.Link(server, client).Set(sim.LinkOptions{Loss: 0.05, Dribble: 0.3, Latency: sim.LongTail(20 * time.Millisecond)})
 		client.Go(func(ctx context.Context) error {
 			c, err := reach(ctx, o)
 			if err != nil {

@@ -25,7 +25,7 @@ const bodySize = 400 << 10
 // Streams is a world with a server that drains after a while.
 func Streams(w *sim.World) {
 	server, client := w.Host("server"), w.Host("client")
-	w.Link(server, client).Latency(sim.Uniform(time.Millisecond, 20*time.Millisecond)).Dribble(0.2)
+	w.Link(server, client).Set(sim.LinkOptions{Latency: sim.Uniform(time.Millisecond, 20*time.Millisecond), Dribble: 0.2})
 	server.Serve(serve)
 	client.Go(func(ctx context.Context) error {
 		return spindle.FailAfter(ctx, time.Minute, talk)
