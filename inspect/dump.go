@@ -117,16 +117,18 @@ func DumpOnQuit() (stop func()) {
 	})
 }
 
-// Var is the state of all loops as a variable for package expvar:
+// Var returns the state of all loops as a variable for package expvar:
 //
-//	expvar.Publish("spindle", inspect.Var{})
+//	expvar.Publish("spindle", inspect.Var())
 //
 // This package does not import expvar, which would publish the variables of the program on
 // http.DefaultServeMux.
-type Var struct{}
+func Var() fmt.Stringer { return variable{} }
 
-// String returns the loops as JSON, with the fields of a Loop.
-func (Var) String() string {
+type variable struct{}
+
+// String returns the loops as JSON, as /api/v1/loops has them.
+func (variable) String() string {
 	text, err := json.Marshal(readLoops())
 	if err != nil {
 		return "null"

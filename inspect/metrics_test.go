@@ -188,7 +188,7 @@ func checkWithPromtool(t *testing.T, text string) {
 }
 
 func TestVarIsJSON(t *testing.T) {
-	if text := fmt.Sprint(inspect.Var{}); !strings.HasPrefix(text, "[") || !strings.HasSuffix(text, "]") {
+	if text := fmt.Sprint(inspect.Var()); !strings.HasPrefix(text, "[") || !strings.HasSuffix(text, "]") {
 		t.Errorf("the variable is %s", text)
 	}
 }

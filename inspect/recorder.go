@@ -19,13 +19,6 @@ type Recorder struct {
 	next    uintptr
 }
 
-// Suspended is a loop that is suspended in Wait of a simulated kernel.
-type Suspended struct {
-	ID     string
-	Loop   *loop.Loop
-	Paused bool // its host is paused
-}
-
 // Attach turns accounting of tasks on for a loop. It runs on the loop, or while the loop is
 // suspended.
 func (r *Recorder) Attach(l *loop.Loop) {
@@ -37,19 +30,21 @@ func (r *Recorder) Attach(l *loop.Loop) {
 	})
 }
 
-// Take takes a snapshot of loops. The time is the one that has passed since begin.
-func (r *Recorder) Take(begin time.Time, at time.Duration, loops []Suspended) *SnapshotAnswer {
+// Take takes a snapshot of loops. The time is the one that has passed since begin. Describe returns
+// the identity of a loop, and whether its host is paused.
+func (r *Recorder) Take(begin time.Time, at time.Duration, loops []*loop.Loop, describe func(*loop.Loop) (id string, paused bool)) *SnapshotAnswer {
 	known := r.sources
 	r.sources = make(map[*loop.Loop]*source) // closed loops are forgotten
 	var all []capture
-	for _, one := range loops {
-		s := known[one.Loop]
+	for _, l := range loops {
+		s := known[l]
 		if s == nil {
-			s = &source{id: one.ID, l: one.Loop}
+			id, _ := describe(l)
+			s = &source{id: id, l: l}
 		}
-		r.sources[one.Loop] = s
-		one.Loop.Internal().Lend(func() {
-			r.Attach(one.Loop)
+		r.sources[l] = s
+		l.Internal().Lend(func() {
+			r.Attach(l)
 			all = append(all, s.captureAt(at))
 		})
 	}
@@ -58,7 +53,7 @@ func (r *Recorder) Take(begin time.Time, at time.Duration, loops []Suspended) *S
 	a.TakenAt = begin.Add(at)
 	a.Waits.Header = a.Header
 	for i := range a.Loops {
-		if loops[i].Paused {
+		if _, paused := describe(loops[i]); paused {
 			a.Loops[i].State = "paused"
 		}
 	}

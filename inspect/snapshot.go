@@ -25,11 +25,8 @@ type SnapshotAnswer struct {
 	Blocked  []inspectapi.Blocked    `json:"blocked"`
 }
 
-// Loop describes a loop, and Task a task, as in the API.
-type (
-	Loop = inspectapi.Loop
-	Task = inspectapi.Task
-)
+// Task describes a task, as in the API.
+type Task = inspectapi.Task
 
 // Snapshot returns everything about the loop that ctx belongs to, as it is now, with the
 // schema of /api/v1/snapshot. It is for tasks and callbacks of that loop. It also works in

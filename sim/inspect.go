@@ -165,14 +165,21 @@ func rowsOf(a *inspect.SnapshotAnswer) int {
 
 // take takes a snapshot at the present time, while no program runs, or in a program.
 func (w *World) take() *inspect.SnapshotAnswer {
-	var loops []inspect.Suspended
+	var loops []*loop.Loop
 	for _, l := range loop.Internal().Open() {
-		if p, ok := l.Internal().Kernel().Poller.(*simkernel.Process); ok && p.Lives(w.core) {
-			loops = append(loops, inspect.Suspended{ID: strconv.Itoa(int(p.ID())), Loop: l, Paused: p.Host().Paused()})
+		if p := processRunning(l); p != nil && p.Lives(w.core) {
+			loops = append(loops, l)
 		}
 	}
-	slices.SortFunc(loops, func(a, b inspect.Suspended) int {
-		return cmp.Or(cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID))
+	slices.SortFunc(loops, func(a, b *loop.Loop) int { return cmp.Compare(processRunning(a).ID(), processRunning(b).ID()) })
+	return w.recorder.core.Take(simkernel.Begin, w.Now(), loops, func(l *loop.Loop) (id string, paused bool) {
+		p := processRunning(l)
+		return strconv.Itoa(int(p.ID())), p.Host().Paused()
 	})
-	return w.recorder.core.Take(simkernel.Begin, w.Now(), loops)
+}
+
+// processRunning returns the simulated process that runs l, or nil.
+func processRunning(l *loop.Loop) *simkernel.Process {
+	p, _ := l.Internal().Kernel().Poller.(*simkernel.Process)
+	return p
 }

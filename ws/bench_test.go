@@ -83,7 +83,7 @@ func BenchmarkBroadcast(b *testing.B) {
 			address := serveSockets(b, ws.Options{UnsentLimit: 64 << 20}, func() ws.Handler {
 				return &socketEcho{t: b, ended: make(chan error, clients), onOpen: func(s *ws.Socket) {
 					if all = append(all, s); len(all) == clients {
-						joined <- s.Loop()
+						joined <- s.Conn().Loop()
 					}
 				}}
 			})

@@ -107,7 +107,7 @@ func TestLargeHeads(t *testing.T) {
 	address := serveSockets(t, ws.Options{MessageLimit: 64 << 20}, func() ws.Handler {
 		return &socketEcho{t: t, ended: make(chan error, 1), onOpen: func(s *ws.Socket) {
 			if all = append(all, s); len(all) == conns {
-				l = s.Loop()
+				l = s.Conn().Loop()
 				close(ready)
 			}
 		}}
@@ -142,7 +142,7 @@ func TestPausedReadingIsBounded(t *testing.T) {
 	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, _ []byte) {
 		s.PauseReading()
 		if first {
-			s.Loop().CallSoon(s.ResumeReading)
+			s.Conn().Loop().CallSoon(s.ResumeReading)
 		}
 		first = false
 	}}

@@ -46,7 +46,7 @@ type PongReceiver interface {
 
 // Socket is a WebSocket for callbacks. Upgrade and Connect create one. Like the
 // underlying connection, it must be used on its loop; other goroutines use
-// Loop().Post.
+// Conn().Loop().Post.
 type Socket struct {
 	conn     *transport.Conn
 	rules    *rules
@@ -177,9 +177,6 @@ func (p *protocol) ConnectionLost(c *transport.Conn, err error) {
 	s.handler.OnClose(s, why)
 }
 
-// Loop returns the Socket's loop. Any goroutine may call it, after OnOpen.
-func (s *Socket) Loop() *loop.Loop { return s.conn.Loop() }
-
 // Conn returns the underlying connection, for its addresses and options.
 func (s *Socket) Conn() *transport.Conn { return s.conn }
 
@@ -206,7 +203,7 @@ func (s *Socket) ResumeReading() {
 		return
 	}
 	// Data that arrived earlier is delivered first, and not within this call.
-	s.Loop().Internal().CallSoon(atclose.Drop, func() {
+	s.conn.Loop().Internal().CallSoon(atclose.Drop, func() {
 		if s.extra == nil || s.is(pausedReading) || s.conn.IsClosing() {
 			return
 		}

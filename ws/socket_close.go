@@ -73,7 +73,7 @@ func (s *Socket) linger() {
 // after replaces the timer.
 func (s *Socket) after(d time.Duration, fn func()) {
 	s.timer.Cancel()
-	s.timer = s.Loop().CallLater(d, fn)
+	s.timer = s.conn.Loop().CallLater(d, fn)
 }
 
 // setPingInterval makes the Socket ping a peer after a silence of at least d and at

@@ -50,7 +50,7 @@ func (s *Socket) handleEvent(e wsframe.Event) error {
 
 // countControl limits the rate of control frames.
 func (s *Socket) countControl() error {
-	if now := uint16(s.Loop().Internal().TurnTime() / time.Second); now != s.second {
+	if now := uint16(s.conn.Loop().Internal().TurnTime() / time.Second); now != s.second {
 		s.second, s.controls = now, 0
 	}
 	if int(s.controls) >= s.rules.controlLimit {

@@ -55,7 +55,7 @@ func TestSlowPeers(t *testing.T) {
 		p := resumingSocket(t, ws.Options{UnsentLimit: limit, DropSlow: true}, h, resumed)
 		p.send(p.frame(fin|text, "go"))
 		s := <-open
-		until.OnLoop(t, s.Loop(), s.Full)
+		until.OnLoop(t, s.Conn().Loop(), s.Full)
 		p.send(p.frame(fin|ping, "waits"), p.frame(fin|ping, "too"))
 		for first, n := byte(0), 0; first != fin|pong; n++ { // the last ping is answered, after all messages
 			f, payload, err := p.read()
@@ -67,7 +67,7 @@ func TestSlowPeers(t *testing.T) {
 			}
 		}
 		<-resumed
-		on(t, s.Loop(), func() {
+		on(t, s.Conn().Loop(), func() {
 			if s.Full() {
 				t.Error("Full is true after OnResumeWriting")
 			}
@@ -130,7 +130,7 @@ func TestPrepared(t *testing.T) {
 	address := serveSockets(t, o, func() ws.Handler {
 		return &socketEcho{t: t, ended: make(chan error, 1), onOpen: func(s *ws.Socket) {
 			if all = append(all, s); len(all) == 3 {
-				ready <- s.Loop()
+				ready <- s.Conn().Loop()
 			}
 		}}
 	})

@@ -82,8 +82,8 @@ func TestPauseReading(t *testing.T) {
 	p.send(p.frame(fin|text, "1"), p.frame(fin|text, "pause"), p.frame(fin|text, "2"), p.frame(fin|text, "pause"), p.frame(text, "la"))
 	p.send(p.frame(fin|cont, "st"))
 	for _, want := range []string{"1 pause", "1 pause 2 pause"} {
-		until.OnLoop(t, socket.Loop(), func() bool { return strings.Join(got, " ") == want })
-		on(t, socket.Loop(), func() {
+		until.OnLoop(t, socket.Conn().Loop(), func() bool { return strings.Join(got, " ") == want })
+		on(t, socket.Conn().Loop(), func() {
 			if s := strings.Join(got, " "); s != want {
 				t.Errorf("got %q, want %q", s, want)
 			}
@@ -102,7 +102,7 @@ func TestClosedSocketLeavesNoTimer(t *testing.T) {
 	ended := make(chan error, 1)
 	address := serveSockets(t, ws.Options{}, func() ws.Handler {
 		return &socketEcho{t: t, ended: ended, onOpen: func(s *ws.Socket) {
-			l = s.Loop()
+			l = s.Conn().Loop()
 			s.SetPingInterval(interval)
 		}}
 	})
@@ -166,7 +166,7 @@ func TestAbortAfterResume(t *testing.T) {
 			t.Errorf("%q after Abort", message)
 		}
 		s.PauseReading()
-		s.Loop().CallSoon(func() {
+		s.Conn().Loop().CallSoon(func() {
 			s.ResumeReading()
 			s.Abort()
 		})
@@ -184,7 +184,7 @@ func TestCloseWhilePaused(t *testing.T) {
 	h := &socketEcho{}
 	h.onMessage = func(s *ws.Socket, kind ws.Kind, message []byte) {
 		s.PauseReading()
-		s.Loop().CallSoon(func() {
+		s.Conn().Loop().CallSoon(func() {
 			if err := s.Close(4000, "enough"); err != nil {
 				t.Error(err)
 			}

@@ -41,7 +41,7 @@
 // # Goroutines
 //
 // A Socket must be used on its loop, like a transport.Conn. A Socket of another loop
-// of the same server is reached with Socket.Loop and Post. Any goroutine may use a
+// of the same server is reached with Conn, Loop and Post. Any goroutine may use a
 // Conn: one may read while others write.
 package ws
 
@@ -63,21 +63,10 @@ const (
 	Binary Kind = Kind(wsframe.OpBinary)
 )
 
-// String returns the kind's name.
-func (k Kind) String() string {
-	switch k {
-	case Text:
-		return "text"
-	case Binary:
-		return "binary"
-	}
-	return "Kind(" + strconv.Itoa(int(k)) + ")"
-}
-
 // op returns the kind's opcode. An unknown kind is a programming error.
 func (k Kind) op() wsframe.Op {
 	if k != Text && k != Binary {
-		panic("ws: " + k.String() + " is not a kind of message")
+		panic(fmt.Sprintf("ws: %d is not a kind of message", k))
 	}
 	return wsframe.Op(k)
 }
@@ -86,11 +75,11 @@ func (k Kind) op() wsframe.Op {
 // are for libraries and codes from 4000 to 4999 for applications.
 type Code = wsframe.Code
 
-// The codes of RFC 6455. The IANA registry has a few more, such as 1012 for a restart.
+// The codes of RFC 6455 that programs compare or send. 1002 is that of a *ProtocolError, and the
+// IANA registry has a few more, such as 1012 for a restart.
 const (
 	NormalClosure   = wsframe.NormalClosure
 	GoingAway       = wsframe.GoingAway
-	ProtocolFault   = wsframe.ProtocolFault
 	UnsupportedData = wsframe.UnsupportedData
 	NoStatus        = wsframe.NoStatus        // never sent: a Close without a code
 	AbnormalClosure = wsframe.AbnormalClosure // never sent: no Close was received

@@ -57,7 +57,7 @@ func (r *room) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 // OnOpen adds the member to the room.
 func (m *member) OnOpen(s *ws.Socket) {
-	m.local = m.room.socketsOf(s.Loop())
+	m.local = m.room.socketsOf(s.Conn().Loop())
 	m.local[s] = struct{}{}
 	m.room.addCount(+1)
 	m.room.say(line{Text: m.name + " is here"})
