@@ -22,8 +22,8 @@ func TestDialWithoutTask(t *testing.T) {
 		"DialContext": func(ctx context.Context) (net.Conn, error) {
 			return stream.Dialer{}.DialContext(ctx, "tcp", "127.0.0.1:1")
 		},
-		"TLS.DialContext": func(ctx context.Context) (net.Conn, error) {
-			return stream.TLS{}.DialContext(ctx, "tcp", "127.0.0.1:1")
+		"TLS.Dial": func(ctx context.Context) (net.Conn, error) {
+			return stream.TLS{}.Dial(ctx, "tcp", "127.0.0.1:1")
 		},
 		"Dial": func(ctx context.Context) (net.Conn, error) {
 			c, err := stream.Dial(ctx, "tcp", "127.0.0.1:1")
@@ -114,7 +114,9 @@ func TestDialerContextForNetHTTP(t *testing.T) {
 			go func() { served <- server.Serve(ln) }()
 		}
 		d := stream.Dialer{Context: ctx}
-		transport := &http.Transport{DialContext: d.DialContext, DialTLSContext: stream.TLS{Config: tlstest.Identity().Client, Dialer: d}.DialContext}
+		transport := &http.Transport{DialContext: d.DialContext, DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return stream.TLS{Config: tlstest.Identity().Client, Dialer: d}.Dial(ctx, network, address)
+		}}
 		for _, url := range []string{"http://" + plain.Addr().String(), "https://" + secured.Addr().String()} {
 			check(t, inGoroutine(ctx, func() error {
 				res, err := (&http.Client{Transport: transport}).Get(url)

@@ -112,7 +112,9 @@ func bindPacket(ctx context.Context, network, local, remote string) (sock.Datagr
 			*address = a.String()
 		}
 	}
-	return sock.ParseDatagram(network, local, remote)
+	b, err := sock.ParseDatagram(network, local, remote)
+	b.Broadcast = b.Family != kernel.Unix // as package net does
+	return b, err
 }
 
 func (c *PacketConn) loop() *loop.Loop { return c.socket.Registry().L }
@@ -203,9 +205,6 @@ func (c *PacketConn) SetReadBuffer(bytes int) error { return c.setOption(kernel.
 
 // SetWriteBuffer sets the size of the system's send buffer.
 func (c *PacketConn) SetWriteBuffer(bytes int) error { return c.setOption(kernel.SendBuffer, bytes) }
-
-// SetBroadcast permits sending to broadcast addresses.
-func (c *PacketConn) SetBroadcast(on bool) error { return c.setOption(kernel.Broadcast, oneIf(on)) }
 
 func (c *PacketConn) setOption(o kernel.Option, value int) error {
 	do := func(context.Context) (struct{}, error) {

@@ -316,7 +316,7 @@ func TestPacketsFromGoroutines(t *testing.T) {
 			_, err := b.Read(make([]byte, 1))
 			want(t, "Read at the end", err, net.ErrClosed)
 		})
-		check(t, b.SetBroadcast(true))
+		check(t, b.SetReadBuffer(10_000))
 		waiting(t, ctx, 1, "PacketConn.Read")
 		return nil
 	})

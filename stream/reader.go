@@ -32,20 +32,6 @@ var ErrLimit = errors.New("stream: a message is too long")
 // tooLong returns ErrLimit with the limit.
 func (r *Reader) tooLong() error { return fmt.Errorf("%w: more than %d bytes", ErrLimit, r.limit) }
 
-// IncompleteError reports that the stream ended within a message. It wraps
-// io.ErrUnexpectedEOF. A stream that ends between two messages returns io.EOF
-// instead.
-type IncompleteError struct {
-	Partial []byte // the bytes before the end; the Reader is empty
-}
-
-func (e *IncompleteError) Error() string {
-	return fmt.Sprintf("stream: the end came %d bytes into a message", len(e.Partial))
-}
-
-// Unwrap returns io.ErrUnexpectedEOF.
-func (e *IncompleteError) Unwrap() error { return io.ErrUnexpectedEOF }
-
 const (
 	defaultLimit  = 64 << 10 // as in asyncio
 	minBuffer     = 512
@@ -83,7 +69,8 @@ func (r *Reader) Read(p []byte) (int, error) {
 }
 
 // ReadExactly reads n bytes. If n exceeds the limit, it fails with ErrLimit
-// before it reads anything.
+// before it reads anything. If the stream ends before, it returns the bytes that came,
+// and an error that wraps io.ErrUnexpectedEOF, or io.EOF if none came.
 func (r *Reader) ReadExactly(n int) ([]byte, error) {
 	switch {
 	case n < 0:
@@ -93,7 +80,7 @@ func (r *Reader) ReadExactly(n int) ([]byte, error) {
 	}
 	for r.Buffered() < n {
 		if err := r.fill(n); err != nil {
-			return nil, err
+			return r.partial(err)
 		}
 	}
 	return r.consume(n), nil
@@ -101,7 +88,7 @@ func (r *Reader) ReadExactly(n int) ([]byte, error) {
 
 // ReadUntil reads up to and including the first delim. If the limit does not
 // suffice, it fails with ErrLimit; the bytes read so far are available through
-// Read.
+// Read. At the end of the stream it is as ReadExactly.
 func (r *Reader) ReadUntil(delim []byte) ([]byte, error) {
 	if len(delim) == 0 {
 		panic("stream: ReadUntil without a delimiter")
@@ -120,16 +107,17 @@ func (r *Reader) ReadUntil(delim []byte) ([]byte, error) {
 		}
 		searched = max(0, len(have)-len(delim)+1) // the delimiter may straddle two reads
 		if err := r.fill(len(have) + 1); err != nil {
-			return nil, err
+			return r.partial(err)
 		}
 	}
 }
 
-// ReadLine reads a line and returns it without its ending, "\n" or "\r\n".
+// ReadLine reads a line and returns it without its ending, "\n" or "\r\n". At the end of the
+// stream it is as ReadExactly.
 func (r *Reader) ReadLine() ([]byte, error) {
 	line, err := r.ReadUntil([]byte{'\n'})
 	if err != nil {
-		return nil, err
+		return line, err
 	}
 	line = line[:len(line)-1]
 	if n := len(line); n > 0 && line[n-1] == '\r' {
@@ -152,7 +140,7 @@ func (r *Reader) fill(n int) error {
 	}
 	if err := r.err; err != nil {
 		r.err = nil
-		return r.sourceError(err)
+		return err
 	}
 	if len(r.buf) == cap(r.buf) || r.start+n > cap(r.buf) {
 		r.grow(n)
@@ -169,7 +157,7 @@ func (r *Reader) fill(n int) error {
 			return nil
 		}
 		if err != nil {
-			return r.sourceError(err)
+			return err
 		}
 	}
 	return io.ErrNoProgress
@@ -196,11 +184,12 @@ func (r *Reader) reset() {
 	}
 }
 
-// sourceError returns the source's error as the caller sees it: the end of the
-// stream within a message is an *IncompleteError.
-func (r *Reader) sourceError(err error) error {
-	if errors.Is(err, io.EOF) && r.Buffered() > 0 {
-		return &IncompleteError{bytes.Clone(r.consume(r.Buffered()))}
+// partial returns what was read of a message when reading has failed. At the end of the stream
+// that is everything, and otherwise nothing: the message can be read later.
+func (r *Reader) partial(err error) ([]byte, error) {
+	n := r.Buffered()
+	if n == 0 || !errors.Is(err, io.EOF) {
+		return nil, err
 	}
-	return err
+	return r.consume(n), fmt.Errorf("stream: the end came %d bytes into a message: %w", n, io.ErrUnexpectedEOF)
 }

@@ -19,8 +19,14 @@ import (
 // for each *tls.Config.
 //
 //	secure := stream.TLS{Config: config}
-//	err := stream.Serve(ctx, ln, secure.Handler(handler)) // a server
 //	c, err := secure.Dial(ctx, "tcp", "example.com:443") // a client
+//
+//	err := stream.Serve(ctx, ln, func(ctx context.Context, plain *stream.Conn) error { // a server
+//		c := secure.Server(plain)
+//		defer c.Close()
+//		_, err := io.Copy(c, c)
+//		return err
+//	})
 type TLS struct {
 	// Config is the configuration for crypto/tls. All connections share it without
 	// copying, so it must not be modified, except as crypto/tls allows. Its
@@ -67,8 +73,8 @@ type TLSConn struct {
 
 var _ net.Conn = (*TLSConn)(nil)
 
-// Server returns the server side of a TLS connection over c. It does not perform the
-// handshake yet. The caller must not use c itself any more.
+// Server returns the server side of a TLS connection over c. The first Read or Write performs the
+// handshake, in the task of the connection, so a slow or failed one affects only that connection. The caller must not use c itself any more.
 func (o TLS) Server(c *Conn) *TLSConn {
 	t := o.secure(c, tls.Server)
 	t.handshake.refuse = tlsio.CheckSimulated(c.registry().K, o.Config, false)

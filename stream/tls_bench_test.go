@@ -37,7 +37,9 @@ var echoServers = map[string]func(config *tls.Config){
 				return err
 			}
 			fmt.Println(ln.Addr())
-			return stream.Serve(ctx, ln, stream.TLS{Config: config}.Handler(func(ctx context.Context, c *stream.TLSConn) error {
+			return stream.Serve(ctx, ln, func(ctx context.Context, plain *stream.Conn) error {
+				c := stream.TLS{Config: config}.Server(plain)
+				defer c.Close()
 				for {
 					p, err := c.ReadBorrow()
 					if err != nil {
@@ -47,7 +49,7 @@ var echoServers = map[string]func(config *tls.Config){
 						return err
 					}
 				}
-			}))
+			})
 		}))
 	},
 	"transport": func(config *tls.Config) {

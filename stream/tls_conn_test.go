@@ -252,7 +252,7 @@ func TestTLSDialRefused(t *testing.T) {
 			return err
 		}
 		ln.Close()
-		c, err := stream.TLS{Config: tlstest.Identity().Client}.DialContext(ctx, "tcp", ln.Addr().String())
+		c, err := stream.TLS{Config: tlstest.Identity().Client}.Dial(ctx, "tcp", ln.Addr().String())
 		if c != nil || !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("%v, %v", c, err)
 		}

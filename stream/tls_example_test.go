@@ -13,7 +13,7 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-func ExampleTLS_Handler() {
+func ExampleTLS() {
 	// A certificate made for this example; tls.LoadX509KeyPair reads yours.
 	certificate, roots := tlstest.Identity().Server.Certificates[0], tlstest.Identity().Client.RootCAs
 	err := spindle.Run(context.Background(), func(ctx context.Context) error {
@@ -21,11 +21,13 @@ func ExampleTLS_Handler() {
 		if err != nil {
 			return err
 		}
-		secure := &tls.Config{Certificates: []tls.Certificate{certificate}}
-		echo := stream.TLS{Config: secure}.Handler(func(ctx context.Context, c *stream.TLSConn) error {
+		secure := stream.TLS{Config: &tls.Config{Certificates: []tls.Certificate{certificate}}}
+		echo := func(ctx context.Context, plain *stream.Conn) error {
+			c := secure.Server(plain)
+			defer c.Close()
 			_, err := io.Copy(c, c)
 			return err
-		})
+		}
 		spindle.RootNursery(ctx).Go(func(ctx context.Context) error { return stream.Serve(ctx, ln, echo) })
 
 		c, err := stream.TLS{Config: &tls.Config{RootCAs: roots}}.Dial(ctx, "tcp", ln.Addr().String())

@@ -196,7 +196,9 @@ func TestTLSDialsForNetHTTP(t *testing.T) {
 	go server.Serve(ln)
 	defer server.Close()
 	ctx, _ := serveTLS(t, tlstest.Identity().Server)
-	transport := &http.Transport{DialTLSContext: stream.TLS{Config: tlstest.Identity().Client}.DialContext}
+	transport := &http.Transport{DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		return stream.TLS{Config: tlstest.Identity().Client}.Dial(ctx, network, address)
+	}}
 	defer transport.CloseIdleConnections()
 	post(t, ctx, transport, "https://"+ln.Addr().String())
 }

@@ -189,10 +189,12 @@ func TestTLSWrongCertificate(t *testing.T) {
 		var reported error
 		serving := stream.ServeConfig{OnError: func(_ *stream.Conn, err error) error { reported = err; return nil }}
 		spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
-			return serving.Serve(ctx, ln, stream.TLS{Config: tlstest.Identity().Server}.Handler(func(ctx context.Context, c *stream.TLSConn) error {
+			return serving.Serve(ctx, ln, func(ctx context.Context, plain *stream.Conn) error {
+				c := stream.TLS{Config: tlstest.Identity().Server}.Server(plain)
+				defer c.Close()
 				_, err := io.Copy(c, c)
 				return err
-			}))
+			})
 		})
 		// Neither another authority nor the system's pool trusts the certificate.
 		for _, config := range []*tls.Config{{RootCAs: tlstest.NewAuthority().Pool()}, {}, nil} {

@@ -26,48 +26,8 @@ func (o TLS) Dial(ctx context.Context, network, address string) (*TLSConn, error
 	return t, nil
 }
 
-// DialContext is Dial with the signature of http.Transport.DialTLSContext. Any
-// goroutine may call it, as long as ctx or Dialer.Context comes from a task.
-func (o TLS) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	t, err := o.Dial(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
-}
-
-// Handler returns a handler for Serve that performs the handshake and calls
-// handler with the secured connection. The handshake runs in the connection's task,
-// so a slow or failed one affects only that connection. The connection is closed
-// when handler returns.
-//
-//	stream.Serve(ctx, ln, secure.Handler(func(ctx context.Context, c *stream.TLSConn) error {
-//		_, err := io.Copy(c, c)
-//		return err
-//	}))
-func (o TLS) Handler(handler func(ctx context.Context, c *TLSConn) error) func(ctx context.Context, c *Conn) error {
-	return func(ctx context.Context, c *Conn) error {
-		t, err := o.accept(ctx, c)
-		if err != nil {
-			return err
-		}
-		defer t.Close()
-		return handler(ctx, t)
-	}
-}
-
-// accept secures c and performs the handshake.
-func (o *TLS) accept(ctx context.Context, c *Conn) (*TLSConn, error) {
-	t := o.Server(c)
-	if err := t.doHandshake(ctx); err != nil {
-		t.Close()
-		return nil, err
-	}
-	return t, nil
-}
-
 // Listener returns a net.Listener that secures the connections of ln, for code that
-// takes one. To Serve them, use ln and Handler. Accept returns *TLSConns. It does not
+// takes one. In Serve, call Server in the handler. Accept returns *TLSConns. It does not
 // wait for the handshake, which the connection's first use performs.
 //
 // The connections do not offer "h2", because servers that take any net.Conn would not

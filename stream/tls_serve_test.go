@@ -24,7 +24,9 @@ func withEcho(t *testing.T, o stream.TLS, fn func(ctx context.Context, address s
 			return err
 		}
 		spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
-			return stream.Serve(ctx, ln, o.Handler(func(ctx context.Context, c *stream.TLSConn) error {
+			return stream.Serve(ctx, ln, func(ctx context.Context, plain *stream.Conn) error {
+				c := o.Server(plain)
+				defer c.Close()
 				for {
 					p, err := c.ReadBorrow()
 					if err == io.EOF {
@@ -37,7 +39,7 @@ func withEcho(t *testing.T, o stream.TLS, fn func(ctx context.Context, address s
 						return err
 					}
 				}
-			}))
+			})
 		})
 		return fn(ctx, ln.Addr().String())
 	})

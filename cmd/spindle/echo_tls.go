@@ -26,12 +26,15 @@ func tlsEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(net.Addr
 			return err
 		}
 		ready(ln.Addr())
-		return stream.ServeConfig{OnError: func(*stream.Conn, error) error { return nil }}.Serve(ctx, ln, stream.TLS{Config: at.tls}.Handler(tlsEchoConn))
+		return stream.ServeConfig{OnError: func(*stream.Conn, error) error { return nil }}.Serve(ctx, ln, func(_ context.Context, c *stream.Conn) error {
+			return tlsEchoConn(stream.TLS{Config: at.tls}.Server(c))
+		})
 	})
 }
 
 // tlsEchoConn serves one client.
-func tlsEchoConn(_ context.Context, c *stream.TLSConn) error {
+func tlsEchoConn(c *stream.TLSConn) error {
+	defer c.Close()
 	for {
 		data, err := c.ReadBorrow()
 		if errors.Is(err, io.EOF) {

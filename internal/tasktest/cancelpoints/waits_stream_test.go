@@ -154,9 +154,9 @@ var streamWaits = []wait{
 			return stream.Dialer{}.DialContext(ctx, "tcp", ln.Addr().String())
 		})(ctx)
 	})},
-	{name: "stream.TLS.Dial stream.TLS.DialContext", prepare: listening(func(ctx context.Context, ln *stream.Listener) error {
+	{name: "stream.TLS.Dial", prepare: listening(func(ctx context.Context, ln *stream.Listener) error {
 		return opened(func(ctx context.Context) (net.Conn, error) {
-			return asClient.DialContext(ctx, "tcp", ln.Addr().String())
+			return asClient.Dial(ctx, "tcp", ln.Addr().String())
 		})(ctx)
 	})},
 	{name: "stream.Serve stream.ServeConfig.Serve", prepare: listening(func(ctx context.Context, ln *stream.Listener) error {

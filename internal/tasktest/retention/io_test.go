@@ -45,11 +45,11 @@ func TestEndedIOKeepsNothing(t *testing.T) {
 			}, func(ctx context.Context, c *stream.Conn) error { _, err := io.ReadAll(c); return err })
 		}},
 		{"TLSConn", func(ctx context.Context, w *watch) error {
-			return connected(ctx, w, server.Handler(func(ctx context.Context, c *stream.TLSConn) error {
-				follow(w, "TLS connection", c)
+			return connected(ctx, w, func(ctx context.Context, plain *stream.Conn) error {
+				c := follow(w, "TLS connection", server.Server(plain))
 				_, err := io.Copy(c, c)
 				return errors.Join(err, c.Close())
-			}), func(ctx context.Context, c *stream.Conn) error {
+			}, func(ctx context.Context, c *stream.Conn) error {
 				return exchange(w, follow(w, "TLS connection", client.Client(c)))
 			})
 		}},
