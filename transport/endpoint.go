@@ -243,13 +243,10 @@ func (e *Endpoint) Info() Info {
 	return info
 }
 
-// SetReadBuffer sets the size of the system's receive buffer. Datagrams that arrive
-// while it is full are lost.
-func (e *Endpoint) SetReadBuffer(bytes int) error { return e.setOption(kernel.RecvBuffer, bytes) }
-
-// SetWriteBuffer sets the size of the system's send buffer. Datagrams that do not fit
-// wait in the queue of the Endpoint.
-func (e *Endpoint) SetWriteBuffer(bytes int) error { return e.setOption(kernel.SendBuffer, bytes) }
+// SetBuffers sets the sizes of the system's receive and send buffers. Zero leaves one as it is.
+// Datagrams that arrive while the receive buffer is full are lost; datagrams that do not fit in the
+// send buffer wait in the queue of the Endpoint.
+func (e *Endpoint) SetBuffers(read, write int) error { return setBuffers(read, write, e.setOption) }
 
 func (e *Endpoint) setOption(o kernel.Option, value int) error {
 	e.checkLoop("an option's setting")

@@ -206,14 +206,14 @@ func TestEndpointBuffers(t *testing.T) {
 	}
 	defer l.Close()
 	e := endpoint(t, l, &datagramScript{}, transport.DatagramOptions{Network: "udp", Local: "127.0.0.1:0"})
-	if err := errors.Join(e.SetReadBuffer(100_000), e.SetWriteBuffer(50_000)); err != nil {
+	if err := e.SetBuffers(100_000, 50_000); err != nil {
 		t.Error(err)
 	}
 	if spy.set[kernel.RecvBuffer] != 100_000 || spy.set[kernel.SendBuffer] != 50_000 {
 		t.Errorf("options %v", spy.set)
 	}
 	e.Abort()
-	if err := e.SetReadBuffer(1); !errors.Is(err, net.ErrClosed) {
+	if err := e.SetBuffers(1, 0); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after Abort: %v", err)
 	}
 }

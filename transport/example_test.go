@@ -148,8 +148,8 @@ func ExampleServer_Drain() {
 			fmt.Println("drained")
 			l.Stop()
 		})
-		server.CloseConns()
-		l.CallLater(10*time.Second, server.AbortConns)
+		server.EachConn(func(c *transport.Conn) { c.Close() })
+		l.CallLater(10*time.Second, func() { server.EachConn((*transport.Conn).Abort) })
 	})
 	if err := l.Run(context.Background()); err != nil {
 		log.Fatal(err)

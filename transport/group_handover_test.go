@@ -154,7 +154,7 @@ func TestHandOverToClosedLoop(t *testing.T) {
 			t.Errorf("%d connections", s.Conns())
 		}
 		s.Drain(func() { drained = true })
-		s.AbortConns()
+		s.EachConn((*transport.Conn).Abort)
 		for !drained {
 			if _, err := front.RunOnce(-1); err != nil {
 				t.Fatal(err)

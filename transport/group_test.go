@@ -152,7 +152,7 @@ func TestGroupSpread(t *testing.T) {
 						t.Errorf("spread %v", n)
 					}
 					s.Close()
-					s.AbortConns()
+					s.EachConn((*transport.Conn).Abort)
 					for range conns {
 						if err := <-p.ended; err != nil {
 							t.Error(err)
@@ -253,7 +253,7 @@ func TestGroupCloseFromAnyGoroutine(t *testing.T) {
 				t.Error("drained with an open connection")
 			default:
 			}
-			s.CloseConns()
+			s.EachConn(func(c *transport.Conn) { c.Close() })
 			<-drained
 			if got, err := io.ReadAll(c); err != nil || len(got) > 0 {
 				t.Errorf("got %q, %v", got, err)
@@ -302,7 +302,7 @@ func TestServerFromAnyGoroutine(t *testing.T) {
 	drained := make(chan struct{})
 	s.Drain(func() { close(drained) })
 	wantEcho(t, c) // open connections stay
-	s.AbortConns()
+	s.EachConn((*transport.Conn).Abort)
 	<-drained
 	if s.Conns() != 0 || s.Close() != nil {
 		t.Errorf("%d connections are left", s.Conns())

@@ -31,11 +31,22 @@ func (c *Conn) SetNoDelay(on bool) error { return c.setOption(kernel.NoDelay, fl
 // SetKeepAlive sets whether the system probes a silent peer.
 func (c *Conn) SetKeepAlive(on bool) error { return c.setOption(kernel.KeepAlive, flag(on)) }
 
-// SetReadBuffer sets the size of the system's receive buffer.
-func (c *Conn) SetReadBuffer(bytes int) error { return c.setOption(kernel.RecvBuffer, bytes) }
+// SetBuffers sets the sizes of the system's receive and send buffers. Zero leaves one as it is.
+func (c *Conn) SetBuffers(read, write int) error {
+	return setBuffers(read, write, c.setOption)
+}
 
-// SetWriteBuffer sets the size of the system's send buffer.
-func (c *Conn) SetWriteBuffer(bytes int) error { return c.setOption(kernel.SendBuffer, bytes) }
+func setBuffers(read, write int, set func(o kernel.Option, value int) error) error {
+	if read != 0 {
+		if err := set(kernel.RecvBuffer, read); err != nil {
+			return err
+		}
+	}
+	if write != 0 {
+		return set(kernel.SendBuffer, write)
+	}
+	return nil
+}
 
 // SetLinger sets what closing does with bytes that the system has not sent. If seconds
 // is negative they are sent in the background. If it is zero they are dropped and the

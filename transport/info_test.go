@@ -23,7 +23,7 @@ func TestInfoAndOptions(t *testing.T) {
 			}
 			for _, err := range []error{
 				c.SetNoDelay(false), c.SetNoDelay(true), c.SetKeepAlive(true),
-				c.SetReadBuffer(10_000), c.SetWriteBuffer(10_000), c.SetLinger(-1),
+				c.SetBuffers(10_000, 10_000), c.SetBuffers(0, 0), c.SetLinger(-1),
 			} {
 				if err != nil {
 					t.Error(err)

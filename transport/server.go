@@ -192,8 +192,8 @@ func (s *Server) eachListener(fn func(*shard) error) error {
 
 // Drain accepts the connections that the system has queued and then closes the server, like
 // Close, on each loop when it runs. At MaxConns queued connections are refused. It calls
-// done, on one of its loops, once the last connection is lost. Call CloseConns or AbortConns
-// to end the connections.
+// done, on one of its loops, once the last connection is lost. EachConn ends the
+// connections.
 func (s *Server) Drain(done func()) error {
 	if done == nil {
 		panic("transport: Drain with a nil function")
@@ -227,21 +227,14 @@ func (s *Server) takeDrained() []func() {
 	return drained
 }
 
-// CloseConns closes every connection of the server, like Conn.Close: what was written
-// is sent first. The server still accepts. For a graceful shutdown, call Drain before
-// and AbortConns some time after:
-//
-//	server.Drain(done)
-//	server.CloseConns()
-//	l.CallLater(grace, server.AbortConns)
-func (s *Server) CloseConns() { s.EachConn((*Conn).beginClose) }
-
-// AbortConns ends every connection of the server at once, like Conn.Abort.
-func (s *Server) AbortConns() { s.EachConn(func(c *Conn) { c.lose(nil) }) }
-
 // EachConn calls fn for every connection of the server, on the connection's loop: before
 // EachConn returns if that is the caller's, and later otherwise. Calls on different
-// loops run concurrently.
+// loops run concurrently. A graceful shutdown sends what was written, and some time after ends the
+// connections that remain:
+//
+//	server.Drain(done)
+//	server.EachConn(func(c *transport.Conn) { c.Close() })
+//	l.CallLater(grace, func() { server.EachConn((*transport.Conn).Abort) })
 func (s *Server) EachConn(fn func(*Conn)) {
 	for _, sh := range s.shards {
 		switch {
@@ -255,7 +248,7 @@ func (s *Server) EachConn(fn func(*Conn)) {
 }
 
 // LeaveServer removes the connection from the server that accepted it. Drain no longer
-// waits for it, CloseConns, AbortConns and EachConn skip it, and it does not count
+// waits for it, EachConn skips it, and it does not count
 // towards MaxConns. Use it for a connection that outlives the server.
 func (c *Conn) LeaveServer() {
 	c.checkLoop("LeaveServer")

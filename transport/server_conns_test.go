@@ -11,9 +11,9 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// TestCloseConnsOfOneServer: CloseConns flushes the connections of its server and leaves
+// TestCloseTheConnsOfOneServer: closing each flushes the connections of its server and leaves
 // those of another server alone.
-func TestCloseConnsOfOneServer(t *testing.T) {
+func TestCloseTheConnsOfOneServer(t *testing.T) {
 	withLoops(t, func(t *testing.T, l *loop.Loop) {
 		var servers [2]*transport.Server
 		var peers [2]net.Conn
@@ -26,7 +26,7 @@ func TestCloseConnsOfOneServer(t *testing.T) {
 					if made++; made < len(servers) {
 						return
 					}
-					servers[0].CloseConns()
+					servers[0].EachConn(func(c *transport.Conn) { c.Close() })
 					servers[0].Drain(func() {
 						if servers[0].Conns() != 0 || servers[1].Conns() != 1 {
 							t.Errorf("%d and %d connections", servers[0].Conns(), servers[1].Conns())
@@ -50,8 +50,8 @@ func TestCloseConnsOfOneServer(t *testing.T) {
 	})
 }
 
-// TestDrainThenAbortConns: AbortConns ends the connection of a peer that never reads.
-func TestDrainThenAbortConns(t *testing.T) {
+// TestDrainThenAbort: Abort ends the connection of a peer that never reads.
+func TestDrainThenAbort(t *testing.T) {
 	withLoops(t, func(t *testing.T, l *loop.Loop) {
 		drained, aborted := false, false
 		var s *transport.Server
@@ -63,13 +63,13 @@ func TestDrainThenAbortConns(t *testing.T) {
 						c.Write(bytes.Repeat(big, 4))
 					}
 					s.Drain(func() { drained = true; l.Stop() })
-					s.CloseConns()
+					s.EachConn(func(c *transport.Conn) { c.Close() })
 					l.CallLater(10*time.Millisecond, func() {
 						if drained {
-							t.Error("CloseConns did not wait for unsent bytes")
+							t.Error("Close did not wait for unsent bytes")
 						}
 						aborted = true
-						s.AbortConns()
+						s.EachConn((*transport.Conn).Abort)
 					})
 				},
 			}

@@ -253,8 +253,8 @@ type StartTLSOptions struct {
 // the handshake, and no data is delivered until then. If the handshake fails, the
 // connection is lost with a *net.OpError that wraps the reason.
 //
-// It fails with net.ErrClosed on a connection that is closed for writing, and with
-// ErrUnsent while a file is queued. It panics on a connection that is already secured.
+// It fails with net.ErrClosed on a connection that is closed for writing, and while a
+// file is queued. It panics on a connection that is already secured.
 func (c *Conn) StartTLS(config *tls.Config, secured func(), o StartTLSOptions) error {
 	c.checkLoop("StartTLS")
 	if o.Server {
@@ -281,7 +281,7 @@ func (c *Conn) startTLS(r role, config *tls.Config, o StartTLSOptions, secured f
 	case c.socket.Ended():
 		return c.opError("handshake", syscall.ENOTCONN)
 	case c.unsent != nil && len(c.unsent.files) > 0:
-		return c.opError("handshake", ErrUnsent)
+		return c.opError("handshake", errUnsent)
 	}
 	if c.unsent != nil {
 		c.unsent.rawAt = c.out

@@ -125,7 +125,7 @@ func TestTLSSlowHandshakes(t *testing.T) {
 			t.Errorf("%d connections, %d jobs", s.Conns(), l.Stats().Jobs)
 		}
 	})
-	on(t, l, s.AbortConns)
+	on(t, l, func() { s.EachConn((*transport.Conn).Abort) })
 	until.OnLoop(t, l, func() bool { return s.Conns() == 0 })
 }
 

@@ -199,7 +199,7 @@ func TestTLSWaterMarksCountRecords(t *testing.T) {
 	l, s := servingTLS(t, loop.Options{}, func() *spy {
 		return &spy{
 			made: func(c *transport.Conn) {
-				c.SetWriteBuffer(4 << 10)
+				c.SetBuffers(0, 4<<10)
 				c.SetWriteLimits(10_000, 1000)
 				for range 20 { // until enough are queued; each one is encrypted separately
 					if c.Unsent() <= 10_000 {

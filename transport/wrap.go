@@ -134,12 +134,12 @@ func (o *writeOnlyOwner) Socket() *sock.Conn { return &o.socket.Conn }
 // SocketOrphaned is called when the loop is closed.
 func (o *writeOnlyOwner) SocketOrphaned() { (*owner)(o).SocketOrphaned() }
 
-// ErrUnsent reports that unsent bytes would be lost or reordered.
-var ErrUnsent = errors.New("transport: the connection has unsent bytes; wait with AfterFlush")
+// errUnsent reports that unsent bytes would be lost or reordered.
+var errUnsent = errors.New("transport: the connection has unsent bytes; wait with AfterFlush")
 
 // Detach returns the connection as a net.Conn, and calls ConnectionLost with nil. No
 // data is lost: data that was not received yet can be read from the net.Conn, and Detach
-// fails with ErrUnsent while bytes are unsent. It fails with errors.ErrUnsupported for a
+// fails while bytes are unsent. It fails with errors.ErrUnsupported for a
 // pipe, for a connection secured by TLS, and in a simulation.
 //
 // To place a connection on another loop, post a function there that calls Wrap with the net.Conn.
@@ -152,7 +152,7 @@ func (c *Conn) Detach() (net.Conn, error) {
 	case c.phase.closing():
 		return nil, c.opError("detach", net.ErrClosed)
 	case c.unsent != nil && !c.unsent.empty():
-		return nil, c.opError("detach", ErrUnsent)
+		return nil, c.opError("detach", errUnsent)
 	case c.network() == "pipe" || c.tls != nil:
 		return nil, c.opError("detach", syscall.EOPNOTSUPP)
 	}

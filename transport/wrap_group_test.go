@@ -44,7 +44,7 @@ func TestListenGroupOnASocket(t *testing.T) {
 					t.Errorf("connections by loop: %v", n)
 				}
 				drained := make(chan struct{})
-				s.AbortConns()
+				s.EachConn((*transport.Conn).Abort)
 				if err := s.Drain(func() { close(drained) }); err != nil {
 					t.Error(err)
 				}

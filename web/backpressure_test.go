@@ -38,7 +38,7 @@ func TestIdlePeerThatDoesNotRead(t *testing.T) {
 		IdleTimeout:  20 * time.Millisecond,
 		WriteTimeout: 20 * time.Millisecond,
 		Lean: func(c *web.LeanCtx) bool {
-			c.Conn().SetWriteBuffer(4096)
+			c.Conn().SetBuffers(0, 4096)
 			c.WriteString(strings.Repeat("x", 60<<10)) // less than the water mark
 			return true
 		},
@@ -59,7 +59,7 @@ func TestEndedPeerThatDoesNotRead(t *testing.T) {
 		MaxConns:     1,
 		Lean: func(c *web.LeanCtx) bool {
 			if string(c.Path()) == "/" {
-				c.Conn().SetWriteBuffer(4096)
+				c.Conn().SetBuffers(0, 4096)
 				c.WriteString(strings.Repeat("x", 60<<10)) // less than the water mark
 			}
 			return true
@@ -82,7 +82,7 @@ func TestLastResponseThatIsNotRead(t *testing.T) {
 	sv := serve(t, &web.Server{
 		WriteTimeout: 20 * time.Millisecond,
 		Lean: func(c *web.LeanCtx) bool {
-			c.Conn().SetWriteBuffer(4096)
+			c.Conn().SetBuffers(0, 4096)
 			return false
 		},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -150,7 +150,7 @@ func TestLeanAnswersWaitForTheReader(t *testing.T) {
 		WriteTimeout: 50 * time.Millisecond,
 		Lean: func(c *web.LeanCtx) bool {
 			if answered++; answered == 1 {
-				c.Conn().SetWriteBuffer(4096)
+				c.Conn().SetBuffers(0, 4096)
 			}
 			if answered == 200 {
 				t.Error("the server answers although the client does not read")

@@ -108,9 +108,9 @@ type Transport struct {
 
 var _ http.RoundTripper = (*Transport)(nil)
 
-// ErrMalformedResponse is the error of a response that a server must not send. The error
-// that wraps it has the details.
-var ErrMalformedResponse = errors.New("web: malformed response")
+// errMalformedResponse is the error of a response that a server must not send. The error
+// that wraps it has the details; no program decides by them.
+var errMalformedResponse = errors.New("web: malformed response")
 
 // errNoTask is the error of a request if neither its context nor Transport.Context comes
 // from a task.

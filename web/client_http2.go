@@ -121,7 +121,7 @@ func (hc *h2Client) receive(data []byte) {
 	for hc.ended == nil {
 		n, event, err := hc.fc.Parse(data)
 		if err != nil {
-			hc.fail(fmt.Errorf("%w: %w", ErrMalformedResponse, err))
+			hc.fail(fmt.Errorf("%w: %w", errMalformedResponse, err))
 			return
 		}
 		data = data[n:]
@@ -139,7 +139,7 @@ func (hc *h2Client) receive(data []byte) {
 		case http2.Reset:
 			callOf(hc.fc.Stream()).reset(hc.fc.Code())
 		case http2.Failed:
-			callOf(hc.fc.Stream()).fail(fmt.Errorf("%w: %v", ErrMalformedResponse, hc.fc.Code()))
+			callOf(hc.fc.Stream()).fail(fmt.Errorf("%w: %v", errMalformedResponse, hc.fc.Code()))
 		case http2.Goodbye:
 			hc.serverLeaves()
 		}

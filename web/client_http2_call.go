@@ -206,9 +206,9 @@ func (c *h2Call) head(h *http2.Header, ends bool) {
 	addFields(header, h)
 	switch {
 	case h.TooLarge:
-		c.cancel(fmt.Errorf("%w: %w", ErrMalformedResponse, http1.ErrHeaderTooLarge))
+		c.cancel(fmt.Errorf("%w: %w", errMalformedResponse, http1.ErrHeaderTooLarge))
 	case h.Status == http.StatusSwitchingProtocols:
-		c.cancel(fmt.Errorf("%w: status 101", ErrMalformedResponse))
+		c.cancel(fmt.Errorf("%w: status 101", errMalformedResponse))
 	case h.Status/100 == 1:
 		c.interim(h.Status, header)
 	default:
@@ -219,7 +219,7 @@ func (c *h2Call) head(h *http2.Header, ends bool) {
 // interim handles an interim response.
 func (c *h2Call) interim(status int, header http.Header) {
 	if c.interims++; c.interims > maxInterim {
-		c.cancel(fmt.Errorf("%w: too many responses in advance", ErrMalformedResponse))
+		c.cancel(fmt.Errorf("%w: too many responses in advance", errMalformedResponse))
 		return
 	}
 	if err := c.t.traceInterim(status, header); err != nil {
@@ -278,9 +278,9 @@ func (c *h2Call) respond(h *http2.Header, header http.Header, ends bool) {
 func (c *h2Call) data(p []byte) {
 	switch {
 	case c.body == nil:
-		c.cancel(fmt.Errorf("%w: a body before its header", ErrMalformedResponse))
+		c.cancel(fmt.Errorf("%w: a body before its header", errMalformedResponse))
 	case c.t.method() == "HEAD":
-		c.cancel(fmt.Errorf("%w: a body to HEAD", ErrMalformedResponse))
+		c.cancel(fmt.Errorf("%w: a body to HEAD", errMalformedResponse))
 	case !c.body.push(p):
 		c.hc.fc.Consume(&c.Stream, len(p))
 	}
@@ -289,7 +289,7 @@ func (c *h2Call) data(p []byte) {
 // ended handles the end of the response; h has its trailers.
 func (c *h2Call) ended(h *http2.Header) {
 	if c.body == nil {
-		c.cancel(fmt.Errorf("%w: an end before its header", ErrMalformedResponse))
+		c.cancel(fmt.Errorf("%w: an end before its header", errMalformedResponse))
 		return
 	}
 	c.responded()

@@ -193,7 +193,7 @@ func (t *trip) nextResponse(ctx context.Context) (res *http.Response, carryOn bo
 		case err != nil:
 			return nil, false, err
 		case event != http1.Head:
-			return nil, false, fmt.Errorf("%w: nothing to a response should be", ErrMalformedResponse)
+			return nil, false, fmt.Errorf("%w: nothing to a response should be", errMalformedResponse)
 		case !p.Interim():
 			return t.newResponse(ctx), false, nil
 		}
@@ -211,7 +211,7 @@ func (t *trip) nextResponse(ctx context.Context) (res *http.Response, carryOn bo
 			return nil, true, nil
 		}
 	}
-	return nil, false, fmt.Errorf("%w: too many responses in advance", ErrMalformedResponse)
+	return nil, false, fmt.Errorf("%w: too many responses in advance", errMalformedResponse)
 }
 
 // traceInterim passes an interim response to the request's trace, which may end the request.
@@ -285,7 +285,7 @@ func malformed(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return io.ErrUnexpectedEOF
 	}
-	return fmt.Errorf("%w: %w", ErrMalformedResponse, err)
+	return fmt.Errorf("%w: %w", errMalformedResponse, err)
 }
 
 // newResponse returns the response with the header that was parsed.

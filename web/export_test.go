@@ -22,6 +22,9 @@ func HasLoopState(sv *Service, l *loop.Loop) bool { return sv.perLoop.Of(l) != n
 // Abort ends the connection of a request, on its loop.
 func Abort(w http.ResponseWriter) { responseOf(w).x.c.tc.Abort() }
 
+// ErrMalformedResponse is the error of a response that a server must not send.
+var ErrMalformedResponse = errMalformedResponse
+
 // ErrTwoBodyReaders is the error of the second of two reads.
 var ErrTwoBodyReaders = errTwoBodyReaders
 

@@ -238,7 +238,7 @@ func (sv *Service) Close() error {
 	sv.closed.Store(true) // before a connection ends: its request's cause depends on it
 	sv.Drain(func() {})
 	sv.each(func(st *loopState) { st.mode = modeDraining })
-	sv.atAccepts(sv.accepts.AbortConns)
+	sv.atAccepts(func() { sv.accepts.EachConn((*transport.Conn).Abort) })
 	return nil
 }
 
