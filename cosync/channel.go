@@ -279,9 +279,6 @@ func (r *Receiver[T]) Close() {
 }
 
 // Statistics returns the present use of the channel.
-func (s *Sender[T]) Statistics() Statistics { return s.c.statistics() }
-
-// Statistics returns the present use of the channel.
 func (r *Receiver[T]) Statistics() Statistics { return r.c.statistics() }
 
 func (c *channel[T]) statistics() Statistics {

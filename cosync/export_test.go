@@ -34,3 +34,5 @@ func (m *RWMutex) Statistics() Statistics {
 	}
 	return s
 }
+
+func (s *Sender[T]) Statistics() Statistics { return s.c.statistics() }

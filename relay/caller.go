@@ -150,21 +150,18 @@ func (c *Caller) Stats() CallerStats {
 	return s
 }
 
-// LeakError is the error of Caller.Close when calls still wait.
-type LeakError struct {
-	Calls []string // that wait, oldest first: subject, age, the time that remains, and the trace
-}
-
-func (e *LeakError) Error() string {
-	text := fmt.Sprintf("relay: Close: %d calls wait; end their scopes, or close their streams, first", len(e.Calls))
-	for _, call := range e.Calls[:min(len(e.Calls), 10)] {
+// leak returns the error of Close for the calls that wait, oldest first.
+func leak(calls []string) error {
+	text := ""
+	for _, call := range calls[:min(len(calls), 10)] {
 		text += "\n\t" + call
 	}
-	return text
+	return fmt.Errorf("%w: %d of them at Close; end their scopes, or close their streams, first%s", ErrLeak, len(calls), text)
 }
 
 // Close ends the Caller. Calls that still wait fail with ErrClosed, their workers are
-// notified, and Close fails with a *LeakError that lists them.
+// notified, and Close fails with an error that wraps ErrLeak and lists them: subject, age, the
+// time that remains, and the trace.
 func (c *Caller) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -201,7 +198,7 @@ func (c *Caller) Close() error {
 	case len(leaked) == 0:
 		return err
 	case err != nil:
-		return errors.Join(&LeakError{leaked}, err)
+		return errors.Join(leak(leaked), err)
 	}
-	return &LeakError{leaked}
+	return leak(leaked)
 }

@@ -14,6 +14,7 @@ import (
 // Errors of calls. ErrFull is temporary: try again later, or let the client do so.
 var (
 	ErrClosed      = errors.New("relay: closed")
+	ErrLeak        = errors.New("relay: calls wait") // see Caller.Close
 	ErrFull        = errors.New("relay: full")
 	ErrNoResponder = errors.New("relay: no worker serves the subject")
 	ErrDown        = errors.New("relay: the bus is not connected")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -106,7 +107,7 @@ func (s *service) run(ctx context.Context) error {
 		}
 		s.stopAll()
 	}
-	return errors.Join(cause, &StragglerError{s.subject, s.counts().Running})
+	return errors.Join(cause, fmt.Errorf("relay: %d handlers of %s did not return after their contexts had ended", s.counts().Running, s.subject))
 }
 
 // pull is a puller: it takes requests and serves them with serve.

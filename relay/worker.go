@@ -87,20 +87,10 @@ func NewWorker(bus Bus) *Worker {
 	return &Worker{bus: bus}
 }
 
-// StragglerError is the error of Serve when handlers did not return in time after their
-// contexts had ended. On goroutines they still run. With InTasks, Serve waits until they have
-// returned, because they are its tasks, and then returns this error.
-type StragglerError struct {
-	Subject  string
-	Handlers int
-}
-
-func (e *StragglerError) Error() string {
-	return fmt.Sprintf("relay: %d handlers of %s did not return after their contexts had ended", e.Handlers, e.Subject)
-}
-
 // Serve calls h for requests of a subject until ctx ends. Then it takes no more, waits for
-// the handlers that run, and fails with the error of ctx. It also returns when the bus closes.
+// the handlers that run, and fails with the error of ctx. If handlers do not return in time after
+// their contexts have ended, the error says how many: on goroutines they still run, and with
+// InTasks Serve waits until they have returned, because they are its tasks. It also returns when the bus closes.
 // A handler that panics ends its own call only. Each handler has a span of the tracer of ctx;
 // see spindle.WithTracer.
 func (w *Worker) Serve(ctx context.Context, subject string, h Handler, o ServeOptions) error {

@@ -269,7 +269,7 @@ func TestStragglers(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-entered
-	if err := stop(); !errors.As(err, new(*relay.StragglerError)) {
+	if err := stop(); err == nil || !strings.Contains(err.Error(), "1 handlers of work did not return after their contexts had ended") {
 		t.Error(err)
 	}
 	if s := w.Stats(); s.Running != 1 || s.Finished != 0 {

@@ -9,7 +9,7 @@
 // in the reverse order. With OneForOne, children start while one before them waits for its
 // restart. If a child fails or panics, it is restarted, with those that the
 // strategy names, after a pause that grows with each failure. If that happens too often, all
-// children are stopped, and Run fails with a *TooManyError: the problem is not one that a
+// children are stopped, and Run fails with an ErrTooMany: the problem is not one that a
 // restart solves, and is the caller's. A child may call Run itself, and so supervisors make a
 // tree, in which a failure that a lower one cannot handle goes to the one above.
 //
@@ -106,20 +106,23 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// TooManyError is the error of Run when children have failed too often.
-type TooManyError struct {
-	Child    string        // that failed last
-	Failures int           // of all children
-	Within   time.Duration // the time in which they happened
-	Err      error         // the last failure
+// ErrTooMany is wrapped by the error of Run when children have failed too often. The error wraps
+// the last failure too.
+var ErrTooMany = errors.New("supervise: too many failures")
+
+// tooMany is ErrTooMany with the last failure.
+type tooMany struct {
+	child    string        // that failed last
+	failures int           // of all children
+	within   time.Duration // the time in which they happened
+	err      error         // the last failure
 }
 
-func (e *TooManyError) Error() string {
-	return fmt.Sprintf("supervise: %d failures within %v; the last one: %s: %v", e.Failures, e.Within, e.Child, e.Err)
+func (e *tooMany) Error() string {
+	return fmt.Sprintf("supervise: %d failures within %v; the last one: %s: %v", e.failures, e.within, e.child, e.err)
 }
 
-// Unwrap returns the last failure.
-func (e *TooManyError) Unwrap() error { return e.Err }
+func (e *tooMany) Unwrap() []error { return []error{ErrTooMany, e.err} }
 
 // errReturned is the failure of a child that is restarted always, and has returned nil.
 var errReturned = errors.New("the child has returned")
@@ -128,7 +131,7 @@ var errReturned = errors.New("the child has returned")
 var errStopped = errors.New("supervise: the child is stopped")
 
 // Run starts the children and restarts those that fail. It returns nil when all are done,
-// a *TooManyError if they fail too often, and the cancellation if ctx ends. Then all children have
+// an ErrTooMany if they fail too often, and the cancellation if ctx ends. Then all children have
 // ended, and failures of children that were being stopped are joined to its error.
 //
 // A child that is done is not started again when others are. A child that ignores its

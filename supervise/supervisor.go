@@ -150,7 +150,7 @@ func (s *supervisor) failed(c *child, err error) {
 	now := s.now()
 	s.failures = slices.DeleteFunc(append(s.failures, now), func(t time.Time) bool { return now.Sub(t) > s.o.Within })
 	if s.o.MaxRestarts >= 0 && len(s.failures) > s.o.MaxRestarts {
-		s.failure = &TooManyError{Child: c.Name, Failures: len(s.failures), Within: s.o.Within, Err: err}
+		s.failure = &tooMany{c.Name, len(s.failures), s.o.Within, err}
 		s.stopAll()
 		return
 	}

@@ -127,7 +127,7 @@ func (p *pool) connect(ctx context.Context, c *child) error {
 		p.freed.Set()
 		return err
 	case err == workerproc.ErrConnectTimeout:
-		err = fmt.Errorf("%w (%v)", ErrStartTimeout, p.o.StartTimeout)
+		err = fmt.Errorf("%w (%v)", errStartTimeout, p.o.StartTimeout)
 	default:
 		err = c.broken(ctx, err)
 	}
@@ -270,7 +270,7 @@ func (p *pool) answer(ctx context.Context, c *child, r *relay.Request) (body []b
 			c.verbose = true // this request is not to blame, and is answered
 			continue
 		case e.ID != c.request:
-			return nil, false, fmt.Errorf("%w: an answer to request %d instead of %d", ErrExited, e.ID, c.request)
+			return nil, false, fmt.Errorf("%w: an answer to request %d instead of %d", errExited, e.ID, c.request)
 		case e.Kind == relay.KindReply:
 			for k, v := range e.Headers { // any order: each is set on its own
 				r.SetHeader(k, v)
@@ -279,7 +279,7 @@ func (p *pool) answer(ctx context.Context, c *child, r *relay.Request) (body []b
 		case e.Kind == relay.KindFailure:
 			return nil, true, errors.New(string(e.Body))
 		case e.Kind != relay.KindItem || e.Seq != items+1:
-			return nil, false, fmt.Errorf("%w: an unexpected %v with seq %d", ErrExited, e.Kind, e.Seq)
+			return nil, false, fmt.Errorf("%w: an unexpected %v with seq %d", errExited, e.Kind, e.Seq)
 		}
 		items++
 		if err := r.Send(ctx, e.Body); err != nil {
@@ -295,14 +295,14 @@ func (c *child) broken(ctx context.Context, err error) error {
 		return canceled
 	}
 	if invalid(err) {
-		return fmt.Errorf("%w: %w", ErrExited, err)
+		return fmt.Errorf("%w: %w", errExited, err)
 	}
 	c.KillGroup() // it has closed its output
 	expired, exit := spindle.MoveOnAfter(ctx, time.Second, c.Wait)
 	if expired || exit == nil {
-		return ErrExited
+		return errExited
 	}
-	return fmt.Errorf("%w: %w", ErrExited, exit)
+	return fmt.Errorf("%w: %w", errExited, exit)
 }
 
 // cancel asks a process to give a request up. It reports whether the process did.

@@ -52,8 +52,8 @@
 //	err = process.Work(conn, conn, handle)
 //
 // A worker that does not connect within Options.StartTimeout is killed. Serve fails with
-// ErrStartTimeout if it was the first worker. Later, the call that waits for the worker fails;
-// the *relay.RemoteError has the text of ErrStartTimeout. If a call is cancelled before its
+// an error if it was the first worker. Later, the call that waits for the worker fails;
+// the *relay.RemoteError has the text of that error. If a call is cancelled before its
 // worker has connected, the worker goes on to start, for a later call.
 //
 // Each worker has its own socket, in a directory that only this user can enter. The socket is
@@ -167,12 +167,12 @@ type clock struct {
 // Options.Socket is set.
 const SocketVariable = "SPINDLE_RELAY_SOCKET"
 
-// ErrStartTimeout is the error of Serve, or of a request, when a process did not connect to its
+// errStartTimeout is the error of Serve, or of a request, when a process did not connect to its
 // socket within Options.StartTimeout.
-var ErrStartTimeout = errors.New("process: the worker process did not connect to its socket in time")
+var errStartTimeout = errors.New("process: the worker process did not connect to its socket in time")
 
-// ErrExited is the error of a request when its process ended or broke the protocol.
-var ErrExited = errors.New("process: no valid answer from the worker process")
+// errExited is the error of a request when its process ended or broke the protocol.
+var errExited = errors.New("process: no valid answer from the worker process")
 
 // Serve serves the requests of a subject with worker processes until ctx ends. Then it
 // finishes the requests that run, and ends the processes. It must be called in a task. It

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/relaytest"
@@ -24,7 +25,9 @@ func TestLocal(t *testing.T) {
 					if of != t {
 						bus, of = relay.NewLocal(o), t
 					}
-					relaytest.OnLoop(t, program)
+					if err := spindle.Run(t.Context(), program); err != nil {
+						t.Error(err)
+					}
 				},
 			})
 		})

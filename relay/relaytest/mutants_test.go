@@ -137,7 +137,9 @@ func TestMutant(t *testing.T) {
 			if of != t {
 				m.Bus, of = relay.NewLocal(relay.LocalOptions{Queue: 4}), t
 			}
-			relaytest.OnLoop(t, program)
+			if err := spindle.Run(t.Context(), program); err != nil {
+				t.Error(err)
+			}
 		},
 	})
 }

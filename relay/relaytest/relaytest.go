@@ -26,7 +26,7 @@ type Config struct {
 	// what it gets. It must be able to close the same bus twice.
 	Connect func(ctx context.Context) (relay.Bus, error)
 
-	// Run runs the program of a test. Nil means OnLoop.
+	// Run runs the program of a test. Nil means a loop of its own.
 	Run func(t *testing.T, program func(ctx context.Context) error)
 
 	// Background is whether Listen and Subscribe may return before the registration is in
@@ -42,7 +42,7 @@ type Config struct {
 // Run runs all tests.
 func Run(t *testing.T, c Config) {
 	if c.Run == nil {
-		c.Run = OnLoop
+		c.Run = onLoop
 	}
 	for _, test := range []struct {
 		name string
@@ -83,8 +83,8 @@ func Run(t *testing.T, c Config) {
 	}
 }
 
-// OnLoop runs the program of a test on a loop of its own.
-func OnLoop(t *testing.T, program func(context.Context) error) {
+// onLoop runs the program of a test on a loop of its own.
+func onLoop(t *testing.T, program func(context.Context) error) {
 	if err := spindle.Run(t.Context(), program); err != nil {
 		t.Fatal(err)
 	}

@@ -96,8 +96,7 @@ func Serve(ctx context.Context, address string, o Options, listening func(net.Ad
 	if errors.Is(err, web.ErrDrainTimeout) {
 		err = nil // calls of half a second may be under way
 	}
-	var leak *relay.LeakError
-	if closed := d.Close(); !errors.As(closed, &leak) {
+	if closed := d.Close(); !errors.Is(closed, relay.ErrLeak) {
 		err = errors.Join(err, closed)
 	}
 	return err
