@@ -66,35 +66,28 @@ func withError(p *PanicError, err error) *PanicError {
 	return &both
 }
 
-// LoopError reports that the loop failed, and which tasks there were.
-type LoopError struct {
-	Err  error
-	Tree Tree
+// loopError reports that the loop failed, and which tasks there were.
+type loopError struct {
+	err  error
+	tree Tree
 }
 
-func (e *LoopError) Error() string {
-	text := e.Err.Error()
-	if p, ok := e.Err.(*PanicError); ok {
+func (e *loopError) Error() string {
+	text := e.err.Error()
+	if p, ok := e.err.(*PanicError); ok {
 		text += "\n\n" + string(p.Stack)
 	}
-	return text + "\n" + e.Tree.String()
+	return text + "\n" + e.tree.String()
 }
 
 // Unwrap returns the loop's error.
-func (e *LoopError) Unwrap() error { return e.Err }
+func (e *loopError) Unwrap() error { return e.err }
 
 // StragglerError reports tasks that ignored their cancellation and were made to exit.
 type StragglerError struct{ Tasks []string }
 
 func (e *StragglerError) Error() string {
 	return fmt.Sprintf("spindle: %d tasks did not end when cancelled: %q", len(e.Tasks), e.Tasks)
-}
-
-// CycleError reports tasks that await each other's results, or one that awaits its own.
-type CycleError struct{ Tasks []string }
-
-func (e *CycleError) Error() string {
-	return "spindle: tasks await each other: " + strings.Join(e.Tasks, " → ")
 }
 
 // notInTask returns the panic message for op when its context does not belong to a task.

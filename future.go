@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spindleloop/spindle/internal/goid"
 )
@@ -109,7 +111,7 @@ func (f *Future[T]) complete(value T, err error) bool {
 	return true
 }
 
-// Await waits for the result. It fails with a *CycleError if the tasks would wait for
+// Await waits for the result. It fails at once if the tasks would wait for
 // each other for ever.
 func (f *Future[T]) Await(ctx context.Context) (T, error) {
 	var zero T
@@ -150,7 +152,7 @@ func circle(t, target *Task) error {
 	for at := target; at != t; at = at.awaits() {
 		names = append(names, at.Name())
 	}
-	return &CycleError{append(names, t.Name())}
+	return fmt.Errorf("spindle: tasks await each other: %s", strings.Join(append(names, t.Name()), " → "))
 }
 
 // awaits returns the task that t awaits; nil if there is none.

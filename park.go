@@ -63,11 +63,12 @@ type Aborter interface {
 	Abort() bool
 }
 
-// AbortFunc is a function as an Aborter.
-type AbortFunc func() bool
+// AbortFunc returns an Aborter that calls fn.
+func AbortFunc(fn func() bool) Aborter { return abortFunc(fn) }
 
-// Abort calls f.
-func (f AbortFunc) Abort() bool { return f() }
+type abortFunc func() bool
+
+func (f abortFunc) Abort() bool { return f() }
 
 // Park suspends the calling task until Wake is called, and returns Wake's argument; or
 // until ctx, or a scope that the task is in, is cancelled, and abort returns true. What

@@ -7,7 +7,7 @@ import (
 )
 
 // WaitReadable waits until fd is readable. One task at a time may wait for it; a
-// second one, or an fd that cannot be waited for, fails with a *loop.OpError.
+// second one, or an fd that cannot be waited for, fails with an error of Loop.Watch.
 func WaitReadable(ctx context.Context, fd int) error {
 	return waitFD(ctx, "WaitReadable", fd, loop.Read)
 }

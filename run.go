@@ -50,8 +50,8 @@ type Options struct {
 // a *PanicError. If that is not recovered, the program ends and prints the stack of the
 // task. If a task calls runtime.Goexit, as testing.T.FailNow does, so does Run.
 //
-// A panic in a callback of the loop ends the run too, and Run returns it as a
-// *LoopError, unless Options.Loop.OnPanic handles it. So does a call of Stop of the loop
+// A panic in a callback of the loop ends the run too, and Run returns it with
+// the tree of the tasks, unless Options.Loop.OnPanic handles it. So does a call of Stop of the loop
 // before all tasks have ended; they are cancelled then. Work that was accepted and never
 // ran fails the run with a *loop.LostError, which names it.
 //
@@ -131,9 +131,9 @@ func runOnLoop(ctx context.Context, l *loop.Loop, o Options, fn func(context.Con
 
 // failure returns the error of a run after its loop has failed with err.
 func (r *run) failure(err error) error {
-	failure := &LoopError{Err: err, Tree: r.tree()}
+	failure := &loopError{err, r.tree()}
 	if killed := (interface{ Killed() bool })(nil); !errors.As(err, &killed) {
-		failure.Tree.locate()
+		failure.tree.locate()
 	}
 	return failure
 }

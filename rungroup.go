@@ -116,14 +116,14 @@ func (m *members) serve(l *loop.Loop, fn func(context.Context, *loop.Group) erro
 			err = errStopped
 		}
 		if ended {
-			m.failed(&LoopError{Err: err})
+			m.failed(&loopError{err: err})
 		} else {
 			m.failed(r.failure(err))
 			r.root.done = l.Stop
 			r.clear(err)
 			end()
 		}
-		if _, broken := err.(*loop.OpError); broken {
+		if loop.Internal().KernelFailed(err) {
 			return false
 		}
 	}

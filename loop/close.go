@@ -58,7 +58,7 @@ func (l *Loop) endClose() error {
 	l.goWait.end()
 	l.wheel = wheel.New(0)
 	if err := l.k.Close(); err != nil {
-		l.closeError(&OpError{Op: "close", FD: noFD, Err: err})
+		l.closeError(opError("close", noFD, err))
 	}
 	close(l.done)
 	return errors.Join(l.closeErrs...)

@@ -78,3 +78,6 @@ func (l *Loop) unregister() {
 // RunAll runs one function for each loop of the group, all at the same time, and returns when
 // all have returned.
 func (process) RunAll(g *Group, run []func()) { g.runAll(run) }
+
+// KernelFailed reports whether a run ended because the kernel failed, as it then does in each turn.
+func (process) KernelFailed(err error) bool { _, ok := err.(*failure); return ok }

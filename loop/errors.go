@@ -30,26 +30,28 @@ var (
 	ErrGoexit = errors.New("runtime.Goexit")
 )
 
-// OpError is an error with the operation that failed, and its descriptor.
-type OpError struct {
-	Op  string
-	FD  int // math.MinInt if the operation has none
-	Err error
+// opError returns err with the operation that failed, and its descriptor.
+func opError(op string, fd int, err error) error { return &failure{op, fd, err} }
+
+// failure is an error of an operation.
+type failure struct {
+	op  string
+	fd  int // noFD if the operation has none
+	err error
 }
 
-func (e *OpError) Error() string {
-	why := strings.TrimPrefix(e.Err.Error(), "loop: ")
-	if e.FD == noFD {
-		return fmt.Sprintf("loop: %s: %s", e.Op, why)
+func (e *failure) Error() string {
+	why := strings.TrimPrefix(e.err.Error(), "loop: ")
+	if e.fd == noFD {
+		return fmt.Sprintf("loop: %s: %s", e.op, why)
 	}
-	return fmt.Sprintf("loop: %s: fd %d: %s", e.Op, e.FD, why)
+	return fmt.Sprintf("loop: %s: fd %d: %s", e.op, e.fd, why)
 }
 
 // noFD is the FD of an operation that has none. It is not -1, which users pass.
 const noFD = math.MinInt
 
-// Unwrap returns the cause.
-func (e *OpError) Unwrap() error { return e.Err }
+func (e *failure) Unwrap() error { return e.err }
 
 // PanicError is a panic, or a runtime.Goexit, that was caught in a callback or in offloaded
 // work.

@@ -41,7 +41,7 @@ func NewGroup(n int, opts Options) (*Group, error) {
 		if g.sim != nil && i > 0 {
 			var err error
 			if opts.kernel, err = g.sim.Sibling(); err != nil {
-				return nil, errors.Join(&OpError{Op: "new", FD: noFD, Err: err}, g.Close())
+				return nil, errors.Join(opError("new", noFD, err), g.Close())
 			}
 		}
 		named := opts

@@ -185,7 +185,7 @@ func New(opts Options) (*Loop, error) {
 	if k == nil {
 		var err error
 		if k, err = kernel.Open(opts.Backend); err != nil {
-			return nil, &OpError{Op: "new", FD: noFD, Err: err}
+			return nil, opError("new", noFD, err)
 		}
 	}
 	if opts.Workers <= 0 {

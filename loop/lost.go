@@ -12,18 +12,21 @@ type LostError struct {
 	Callbacks int // scheduled or posted, not yet run
 	Jobs      int // offloaded, their results not yet delivered
 
-	// Work names the functions, callbacks first, each in the order they were
-	// scheduled. Functions beyond the first 16 are counted above only.
-	Work []LostWork
+	// Work names the functions in lines of text, with file, line, and how often each was lost:
+	// callbacks first, each in the order they were scheduled. Functions beyond the first 16 are
+	// counted above only.
+	Work []string
+
+	named int // how many Work names
 }
 
-// LostWork is one function of a LostError.
-type LostWork struct {
-	Function string // its name, with its package
-	File     string // where it is; empty for a method value, for which Go keeps no place
-	Line     int
-	Job      bool // it was offloaded; otherwise it is a callback
-	Times    int  // how often it was lost
+// lostWork is one function of a LostError.
+type lostWork struct {
+	function string // its name, with its package
+	file     string // where it is; empty for a method value, for which Go keeps no place
+	line     int
+	job      bool // it was offloaded; otherwise it is a callback
+	times    int  // how often it was lost
 }
 
 // mostNamed is the number of functions that a LostError names.
@@ -32,57 +35,58 @@ const mostNamed = 16
 func (e *LostError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "loop: closed with work left: callbacks not run: %d, offloaded jobs not finished: %d", e.Callbacks, e.Jobs)
-	named := 0
 	for _, w := range e.Work {
-		b.WriteString("\n- " + w.text())
-		named += w.Times
+		b.WriteString("\n- " + w)
 	}
-	if rest := e.Callbacks + e.Jobs - named; rest > 0 && named > 0 {
+	if rest := e.Callbacks + e.Jobs - e.named; rest > 0 && e.named > 0 {
 		fmt.Fprintf(&b, "\n- and %d more", rest)
 	}
 	return b.String()
 }
 
 // text describes the work in a line.
-func (w LostWork) text() string {
+func (w lostWork) text() string {
 	kind := "callback"
-	if w.Job {
+	if w.job {
 		kind = "job"
 	}
-	text := kind + " " + path.Base(w.Function)
-	if w.File != "" {
-		text += fmt.Sprintf(" (%s:%d)", path.Base(w.File), w.Line)
+	text := kind + " " + path.Base(w.function)
+	if w.file != "" {
+		text += fmt.Sprintf(" (%s:%d)", path.Base(w.file), w.line)
 	}
-	if w.Times > 1 {
-		text += fmt.Sprintf(", %d times", w.Times)
+	if w.times > 1 {
+		text += fmt.Sprintf(", %d times", w.times)
 	}
 	return text
 }
 
+// lostList is what is lost, by function.
+type lostList []lostWork
+
 // add adds a function, identified by its code.
-func (e *LostError) add(code uintptr, job bool) {
-	w := LostWork{Function: "of an unknown function", Job: job, Times: 1}
+func (all *lostList) add(code uintptr, job bool) {
+	w := lostWork{function: "of an unknown function", job: job, times: 1}
 	if f := runtime.FuncForPC(code); f != nil {
 		method := false
-		if w.Function, method = strings.CutSuffix(f.Name(), "-fm"); !method {
-			w.File, w.Line = f.FileLine(f.Entry())
+		if w.function, method = strings.CutSuffix(f.Name(), "-fm"); !method {
+			w.file, w.line = f.FileLine(f.Entry())
 		}
 	}
-	for i := range e.Work {
-		if at := &e.Work[i]; at.Function == w.Function && at.Job == job {
-			at.Times++
+	for i := range *all {
+		if at := &(*all)[i]; at.function == w.function && at.job == job {
+			at.times++
 			return
 		}
 	}
-	if len(e.Work) < mostNamed {
-		e.Work = append(e.Work, w)
+	if len(*all) < mostNamed {
+		*all = append(*all, w)
 	}
 }
 
 // lost returns the error for what Close drops and has to report; nil if that is nothing.
 // The scheduler of coroutines reports those itself.
 func (l *Loop) lost() *LostError {
-	lost := &LostError{}
+	lost, work := &LostError{}, lostList{}
 	for i := range l.lanes {
 		q := &l.lanes[i]
 		for seq := q.head; seq != q.tail; seq++ {
@@ -95,15 +99,19 @@ func (l *Loop) lost() *LostError {
 				continue
 			}
 			lost.Callbacks++
-			lost.add(code, false)
+			work.add(code, false)
 		}
 	}
 	l.closeWorkers(func(code uintptr) {
 		lost.Jobs++
-		lost.add(code, true)
+		work.add(code, true)
 	})
 	if lost.Callbacks+lost.Jobs == 0 {
 		return nil
+	}
+	for _, w := range work {
+		lost.Work = append(lost.Work, w.text())
+		lost.named += w.times
 	}
 	return lost
 }

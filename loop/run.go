@@ -256,7 +256,7 @@ func (l *Loop) poll(timeout time.Duration) {
 // polled takes the result of the kernel's Wait.
 func (l *Loop) polled(n int, err error) {
 	if err != nil {
-		l.failure = &OpError{Op: "wait", FD: noFD, Err: err}
+		l.failure = opError("wait", noFD, err)
 		return
 	}
 	l.goWait.unpolled = n > 0 // some may be left

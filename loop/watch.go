@@ -61,7 +61,7 @@ func (h *halves) Ready(Ready) {}
 
 // Watch calls fn on the loop whenever fd is ready in a direction of in, as often as mode
 // says. The descriptor should be non-blocking. The caller closes it, after Cancel. Watch
-// fails with an *OpError: ErrExists if fd is watched already, EBADF if it is not open,
+// fails with an error that wraps ErrExists if fd is watched already, EBADF if it is not open,
 // ErrNotPollable if it can never be waited for.
 func (l *Loop) Watch(fd int, in Interest, mode Mode, fn func(Ready)) (Watch, error) {
 	l.only("Watch")
@@ -71,7 +71,7 @@ func (l *Loop) Watch(fd int, in Interest, mode Mode, fn func(Ready)) (Watch, err
 	checkInterest(in, mode)
 	tok, err := l.watch(fd, in, mode, watchFunc(fn))
 	if err != nil {
-		return Watch{}, &OpError{Op: "Watch", FD: fd, Err: err}
+		return Watch{}, opError("Watch", fd, err)
 	}
 	return Watch{l, tok}, nil
 }
@@ -90,7 +90,7 @@ func (w Watch) Modify(in Interest, mode Mode) error {
 	}
 	checkInterest(in, mode)
 	if err := w.l.modifyWatch(row, w.tok, in, mode); err != nil {
-		return &OpError{Op: "Watch.Modify", FD: int(row.fd), Err: err}
+		return opError("Watch.Modify", int(row.fd), err)
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func (l *Loop) addHalf(op string, fd int, in Interest, fn func()) error {
 		err = l.modifyWatch(row, tok, row.interest|in, Level)
 	}
 	if err != nil {
-		return &OpError{Op: op, FD: fd, Err: err}
+		return opError(op, fd, err)
 	}
 	*h.half(in) = fn
 	return nil

@@ -67,11 +67,10 @@ func TestCirclesAreNamed(t *testing.T) {
 		self = spindle.Spawn(n, func(ctx context.Context) (int, error) { return self.Await(ctx) })
 		a = spindle.Spawn(n, func(ctx context.Context) (int, error) { return b.Await(ctx) })
 		b = spindle.Spawn(n, func(ctx context.Context) (int, error) { return a.Await(ctx) })
-		var cycle *spindle.CycleError
-		if _, err := self.Await(ctx); !errors.As(err, &cycle) || len(cycle.Tasks) != 2 {
+		if _, err := self.Await(ctx); err == nil || strings.Count(err.Error(), "→") != 1 {
 			t.Errorf("self: %v", err)
 		}
-		if _, err := a.Await(ctx); !errors.As(err, &cycle) || len(cycle.Tasks) != 3 || !strings.Contains(err.Error(), "→") {
+		if _, err := a.Await(ctx); err == nil || strings.Count(err.Error(), "→") != 2 {
 			t.Errorf("circle: %v", err)
 		}
 		return nil
@@ -125,9 +124,13 @@ func TestLongCircleIsNamed(t *testing.T) {
 		}
 		outside := spindle.Spawn(n, func(ctx context.Context) (int, error) { return ring[0].Await(ctx) })
 		for _, f := range append(ring[:], outside) {
-			var cycle *spindle.CycleError
-			if _, err := f.Await(ctx); !errors.As(err, &cycle) || len(cycle.Tasks) != long+1 || cycle.Tasks[0] != cycle.Tasks[long] {
-				t.Errorf("%v", err)
+			_, err := f.Await(ctx)
+			if err == nil {
+				t.Fatal("a cycle was not noticed")
+			}
+			_, list, _ := strings.Cut(err.Error(), "tasks await each other: ")
+			if tasks := strings.Split(list, " → "); len(tasks) != long+1 || tasks[0] != tasks[long] {
+				t.Error(err)
 			}
 		}
 		return nil
