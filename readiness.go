@@ -9,15 +9,15 @@ import (
 // WaitReadable waits until fd is readable. One task at a time may wait for it; a
 // second one, or an fd that cannot be waited for, fails with an error of Loop.Watch.
 func WaitReadable(ctx context.Context, fd int) error {
-	return waitFD(ctx, "WaitReadable", fd, loop.Read)
+	return waitFD(ctx, "WaitReadable", fd, loop.Readable)
 }
 
 // WaitWritable waits until fd is writable, like WaitReadable.
 func WaitWritable(ctx context.Context, fd int) error {
-	return waitFD(ctx, "WaitWritable", fd, loop.Write)
+	return waitFD(ctx, "WaitWritable", fd, loop.Writable)
 }
 
-func waitFD(ctx context.Context, op string, fd int, in loop.Interest) error {
+func waitFD(ctx context.Context, op string, fd int, in loop.Ready) error {
 	t, scope := caller(ctx, op)
 	err := t.check(ctx, scope)
 	if err != nil {
@@ -25,7 +25,7 @@ func waitFD(ctx context.Context, op string, fd int, in loop.Interest) error {
 	}
 	w, l := t.waits(), scope.s.l
 	var ab Aborter
-	if in == loop.Read {
+	if in == loop.Readable {
 		if w.read == nil {
 			w.read = func() { w.loop().RemoveReader(int(w.fd)); w.t.wake(nil) }
 		}

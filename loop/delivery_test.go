@@ -31,10 +31,10 @@ func TestReaderAndWriterRunInOneTurn(t *testing.T) {
 // TestReadinessIsLimitedToTheInterest hangs up, which makes both directions ready.
 func TestReadinessIsLimitedToTheInterest(t *testing.T) {
 	everyBackend(t, func(t *testing.T, opts loop.Options) {
-		for in, want := range map[loop.Interest]loop.Ready{
-			loop.Read:              loop.Readable | loop.HangUp,
-			loop.Write:             loop.Writable | loop.HangUp,
-			loop.Read | loop.Write: loop.Readable | loop.Writable | loop.HangUp,
+		for in, want := range map[loop.Ready]loop.Ready{
+			loop.Readable:                 loop.Readable | loop.HangUp,
+			loop.Writable:                 loop.Writable | loop.HangUp,
+			loop.Readable | loop.Writable: loop.Readable | loop.Writable | loop.HangUp,
 		} {
 			l := newLoop(t, opts)
 			fds := socketpair(t)
@@ -80,7 +80,7 @@ func TestFailureReachesWatch(t *testing.T) {
 		}
 		syscall.Close(p[0])
 		var got loop.Ready
-		w, err := l.Watch(p[1], loop.Write, loop.Level, func(r loop.Ready) { got = r })
+		w, err := l.Watch(p[1], loop.Writable, loop.Level, func(r loop.Ready) { got = r })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,10 +104,10 @@ func TestInterestChangedWithinTheBatch(t *testing.T) {
 			fds := socketpair(t)
 			write(fds[1], "x")
 			var err error
-			watches[i], err = l.Watch(fds[0], loop.Read, loop.Level, func(r loop.Ready) {
+			watches[i], err = l.Watch(fds[0], loop.Readable, loop.Level, func(r loop.Ready) {
 				got = append(got, r)
 				watches[i].Cancel()
-				if err := watches[1-i].Modify(loop.Write, loop.Level); err != nil && len(got) == 1 {
+				if err := watches[1-i].Modify(loop.Writable, loop.Level); err != nil && len(got) == 1 {
 					t.Error(err)
 				}
 			})

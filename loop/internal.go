@@ -98,13 +98,13 @@ func (c *internals) DrainAtClose() { (*Loop)(c).drainAtClose() }
 
 // Watch calls w whenever fd is ready in a direction of in, as often as mode says. It fails
 // with ErrExists, with ErrNotPollable, or with an error of the kernel.
-func (c *internals) Watch(fd int, in Interest, mode Mode, w watcher) (kernel.Token, error) {
+func (c *internals) Watch(fd int, in kernel.Interest, mode Mode, w watcher) (kernel.Token, error) {
 	return (*Loop)(c).watch(fd, in, mode, w)
 }
 
 // SetInterest changes the directions in which fd is watched. With none, the watch is
 // suspended: it keeps its row, and EachWatcher still finds it.
-func (c *internals) SetInterest(fd int, in Interest) error {
+func (c *internals) SetInterest(fd int, in kernel.Interest) error {
 	row, tok := c.watches.find(fd)
 	if row == nil {
 		return ErrNotWatched

@@ -121,7 +121,7 @@ func TestWrongGoroutineIsNamed(t *testing.T) {
 	fds := socketpair(t)
 	l.CallSoon(func() {
 		handle, timer := l.CallSoon(func() {}), l.CallLater(0, func() {})
-		watch, err := l.Watch(fds[0], loop.Read, loop.Level, func(loop.Ready) {})
+		watch, err := l.Watch(fds[0], loop.Readable, loop.Level, func(loop.Ready) {})
 		if err != nil {
 			t.Error(err)
 		}
@@ -135,8 +135,8 @@ func TestWrongGoroutineIsNamed(t *testing.T) {
 				"CallAt":           func() { l.CallAt(0, func() {}) },
 				"AddReader":        func() { l.AddReader(fds[1], func() {}) },
 				"RemoveWriter":     func() { l.RemoveWriter(fds[1]) },
-				"Watch":            func() { l.Watch(fds[1], loop.Read, loop.Level, func(loop.Ready) {}) },
-				"Watch.Modify":     func() { watch.Modify(loop.Write, loop.Level) },
+				"Watch":            func() { l.Watch(fds[1], loop.Readable, loop.Level, func(loop.Ready) {}) },
+				"Watch.Modify":     func() { watch.Modify(loop.Writable, loop.Level) },
 				"Watch.Cancel":     func() { watch.Cancel() },
 				"Handle.Cancel":    func() { handle.Cancel() },
 				"Timer.Cancel":     func() { timer.Cancel() },
@@ -157,7 +157,7 @@ func TestUseAfterClose(t *testing.T) {
 	l := newLoop(t, loop.Options{})
 	fds := socketpair(t)
 	handle, timer := l.CallSoon(func() {}), l.CallLater(0, func() {})
-	watch, err := l.Watch(fds[0], loop.Read, loop.Level, func(loop.Ready) {})
+	watch, err := l.Watch(fds[0], loop.Readable, loop.Level, func(loop.Ready) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestUseAfterClose(t *testing.T) {
 	if handle.Cancel() || timer.Cancel() || watch.Cancel() {
 		t.Error("cancelled something on a closed loop")
 	}
-	if err := watch.Modify(loop.Read, loop.Level); err != loop.ErrNotWatched {
+	if err := watch.Modify(loop.Readable, loop.Level); err != loop.ErrNotWatched {
 		t.Errorf("Modify: %v", err)
 	}
 }
@@ -199,9 +199,9 @@ func TestBadInput(t *testing.T) {
 		"Post with a nil":             func() { l.Post(nil) },
 		"AddReader with a nil":        func() { l.AddReader(fds[0], nil) },
 		"AddWriter with a nil":        func() { l.AddWriter(fds[0], nil) },
-		"Watch with a nil":            func() { l.Watch(fds[0], loop.Read, loop.Level, nil) },
+		"Watch with a nil":            func() { l.Watch(fds[0], loop.Readable, loop.Level, nil) },
 		"unknown interest":            func() { l.Watch(fds[0], 0, loop.Level, func(loop.Ready) {}) },
-		"interest or mode":            func() { l.Watch(fds[0], loop.Read, 9, func(loop.Ready) {}) },
+		"interest or mode":            func() { l.Watch(fds[0], loop.Readable, 9, func(loop.Ready) {}) },
 		"Offload with a nil":          func() { loop.Offload[int](l, nil, nil) },
 	} {
 		wantPanic(t, name, call)

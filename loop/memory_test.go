@@ -103,9 +103,9 @@ func TestNothingAllocatesInSteadyState(t *testing.T) {
 			l.RemoveReader(fds[0])
 		},
 		"Watch, dispatch, Cancel": func() {
-			w, _ := l.Watch(fds[0], loop.Read|loop.Write, loop.Edge, watched)
+			w, _ := l.Watch(fds[0], loop.Readable|loop.Writable, loop.Edge, watched)
 			turn()
-			w.Modify(loop.Read, loop.OneShot)
+			w.Modify(loop.Readable, loop.OneShot)
 			turn()
 			w.Cancel()
 		},

@@ -27,7 +27,7 @@ var kindsOfCallback = map[string]func(t *testing.T, l *loop.Loop, fn func()){
 	},
 	"watch": func(t *testing.T, l *loop.Loop, fn func()) {
 		fds := socketpair(t)
-		if _, err := l.Watch(fds[0], loop.Write, loop.OneShot, func(loop.Ready) { fn() }); err != nil {
+		if _, err := l.Watch(fds[0], loop.Writable, loop.OneShot, func(loop.Ready) { fn() }); err != nil {
 			t.Fatal(err)
 		}
 	},

@@ -12,7 +12,7 @@ func TestOnTurnGetsEveryPhase(t *testing.T) {
 	l, v := newVirtual(t, loop.Options{OnTurn: func(t loop.Turn) { seen = append(seen, t) }})
 	spend := func(d time.Duration) func() { return func() { v.now += d } }
 	fds := socketpair(t)
-	if _, err := l.Watch(fds[0], loop.Write, loop.OneShot, func(loop.Ready) { spend(4 * time.Second)() }); err != nil {
+	if _, err := l.Watch(fds[0], loop.Writable, loop.OneShot, func(loop.Ready) { spend(4 * time.Second)() }); err != nil {
 		t.Fatal(err)
 	}
 	l.CallLater(0, spend(time.Second))

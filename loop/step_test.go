@@ -62,7 +62,7 @@ func TestPollMergesDuplicates(t *testing.T) {
 	l := newLoop(t, loop.Options{})
 	fds := socketpair(t)
 	calls := 0
-	if _, err := l.Watch(fds[0], loop.Read|loop.Write, loop.Level, func(r loop.Ready) { calls++ }); err != nil {
+	if _, err := l.Watch(fds[0], loop.Readable|loop.Writable, loop.Level, func(r loop.Ready) { calls++ }); err != nil {
 		t.Fatal(err)
 	}
 	l.CallSoon(func() { calls++ })
@@ -92,7 +92,7 @@ func TestPendingRespectsCancel(t *testing.T) {
 	fds := socketpair(t)
 	no := func() { t.Error("cancelled callback ran") }
 	soon, timer := l.CallSoon(no), l.CallLater(0, no)
-	watch, err := l.Watch(fds[0], loop.Write, loop.Level, func(loop.Ready) { no() })
+	watch, err := l.Watch(fds[0], loop.Writable, loop.Level, func(loop.Ready) { no() })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestRunTakesWhatPollFound(t *testing.T) {
 	l := newLoop(t, loop.Options{})
 	fds := socketpair(t)
 	calls := 0
-	if _, err := l.Watch(fds[0], loop.Write, loop.OneShot, func(loop.Ready) { calls++; l.Stop() }); err != nil {
+	if _, err := l.Watch(fds[0], loop.Writable, loop.OneShot, func(loop.Ready) { calls++; l.Stop() }); err != nil {
 		t.Fatal(err)
 	}
 	if n, _ := l.Poll(0); n != 1 {
@@ -200,7 +200,7 @@ func TestPendingLeavesOtherEventsAlone(t *testing.T) {
 	calls := 0
 	watch := func(fn func(loop.Ready)) {
 		fds := socketpair(t)
-		if _, err := l.Watch(fds[0], loop.Write, loop.OneShot, fn); err != nil {
+		if _, err := l.Watch(fds[0], loop.Writable, loop.OneShot, fn); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -278,7 +278,7 @@ func TestPollFindsALevelAgain(t *testing.T) {
 func TestPollDoesNotWaitForWhatItHas(t *testing.T) {
 	l, v := newVirtual(t, loop.Options{})
 	fds := socketpair(t)
-	if _, err := l.Watch(fds[0], loop.Write, loop.OneShot, func(loop.Ready) {}); err != nil {
+	if _, err := l.Watch(fds[0], loop.Writable, loop.OneShot, func(loop.Ready) {}); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -311,7 +311,7 @@ func TestPollFindsWhatAPanicLeft(t *testing.T) {
 			var calls []int
 			for i := range 2 {
 				fds := socketpair(t)
-				if _, err := l.Watch(fds[0], loop.Write, loop.OneShot, func(loop.Ready) {
+				if _, err := l.Watch(fds[0], loop.Writable, loop.OneShot, func(loop.Ready) {
 					if calls = append(calls, i); len(calls) == 1 {
 						explode()
 					}
@@ -336,14 +336,14 @@ func TestPollFindsWhatAPanicLeft(t *testing.T) {
 func TestPollMergesAfterAPanic(t *testing.T) {
 	l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { return nil }})
 	for range 2 {
-		if _, err := l.Watch(socketpair(t)[0], loop.Write, loop.OneShot, func(loop.Ready) { explode() }); err != nil {
+		if _, err := l.Watch(socketpair(t)[0], loop.Writable, loop.OneShot, func(loop.Ready) { explode() }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	pollNow(t, l, 2)
 	once(t, l)
 	fds := socketpair(t)
-	if _, err := l.Watch(fds[0], loop.Read|loop.Write, loop.Level, func(loop.Ready) {}); err != nil {
+	if _, err := l.Watch(fds[0], loop.Readable|loop.Writable, loop.Level, func(loop.Ready) {}); err != nil {
 		t.Fatal(err)
 	}
 	pollNow(t, l, 2)

@@ -4,19 +4,11 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// Interest is the set of directions of a descriptor to watch.
-type Interest = kernel.Interest
-
-// Directions to watch; both are Read|Write.
-const (
-	Read  = kernel.Read
-	Write = kernel.Write
-)
-
-// Ready is what a watched descriptor is ready for.
+// Ready is what a descriptor is watched for, and what it is ready for.
 type Ready = kernel.Ready
 
-// What a descriptor can be ready for. HangUp comes with Readable: read to the end. Failed
+// What a descriptor can be ready for. It is watched for Readable, Writable or both; the others come
+// unasked. HangUp comes with Readable: read to the end. Failed
 // comes with every watched direction: the next call returns the reason. Urgent may come
 // with Readable in Edge mode: a read then stops where TCP's urgent data begins, and a
 // short read does not mean that there is no more.
@@ -59,37 +51,37 @@ type halves struct{ reader, writer func() }
 
 func (h *halves) Ready(Ready) {}
 
-// Watch calls fn on the loop whenever fd is ready in a direction of in, as often as mode
+// Watch calls fn on the loop whenever fd is ready for what in says, as often as mode
 // says. The descriptor should be non-blocking. The caller closes it, after Cancel. Watch
 // fails with an error that wraps ErrExists if fd is watched already, EBADF if it is not open,
 // ErrNotPollable if it can never be waited for.
-func (l *Loop) Watch(fd int, in Interest, mode Mode, fn func(Ready)) (Watch, error) {
+func (l *Loop) Watch(fd int, in Ready, mode Mode, fn func(Ready)) (Watch, error) {
 	l.only("Watch")
 	if fn == nil {
 		panic("loop: Watch with a nil callback")
 	}
 	checkInterest(in, mode)
-	tok, err := l.watch(fd, in, mode, watchFunc(fn))
+	tok, err := l.watch(fd, kernel.Interest(in), mode, watchFunc(fn))
 	if err != nil {
 		return Watch{}, opError("Watch", fd, err)
 	}
 	return Watch{l, tok}, nil
 }
 
-func checkInterest(in Interest, mode Mode) {
-	if in == 0 || in&^(Read|Write) != 0 || mode > OneShot {
+func checkInterest(in Ready, mode Mode) {
+	if in == 0 || in&^(Readable|Writable) != 0 || mode > OneShot {
 		panic("loop: watch with an unknown interest or mode")
 	}
 }
 
-// Modify replaces interest and mode. It also arms a one-shot watch again.
-func (w Watch) Modify(in Interest, mode Mode) error {
+// Modify replaces what the descriptor is watched for, and the mode. It also arms a one-shot watch again.
+func (w Watch) Modify(in Ready, mode Mode) error {
 	row := w.row("Watch.Modify")
 	if row == nil {
 		return ErrNotWatched
 	}
 	checkInterest(in, mode)
-	if err := w.l.modifyWatch(row, w.tok, in, mode); err != nil {
+	if err := w.l.modifyWatch(row, w.tok, kernel.Interest(in), mode); err != nil {
 		return opError("Watch.Modify", int(row.fd), err)
 	}
 	return nil
@@ -116,19 +108,21 @@ func (w Watch) row(op string) *watched {
 
 // AddReader calls fn in every turn in which fd is readable. It fails like Watch. A
 // descriptor has one reader. Call RemoveReader before closing fd.
-func (l *Loop) AddReader(fd int, fn func()) error { return l.addHalf("AddReader", fd, Read, fn) }
+func (l *Loop) AddReader(fd int, fn func()) error { return l.addHalf("AddReader", fd, kernel.Read, fn) }
 
 // AddWriter calls fn in every turn in which fd is writable. It fails like Watch. A
 // descriptor has one writer. Call RemoveWriter before closing fd.
-func (l *Loop) AddWriter(fd int, fn func()) error { return l.addHalf("AddWriter", fd, Write, fn) }
+func (l *Loop) AddWriter(fd int, fn func()) error {
+	return l.addHalf("AddWriter", fd, kernel.Write, fn)
+}
 
 // RemoveReader removes the reader of fd. It reports whether there was one.
-func (l *Loop) RemoveReader(fd int) bool { return l.removeHalf("RemoveReader", fd, Read) }
+func (l *Loop) RemoveReader(fd int) bool { return l.removeHalf("RemoveReader", fd, kernel.Read) }
 
 // RemoveWriter removes the writer of fd. It reports whether there was one.
-func (l *Loop) RemoveWriter(fd int) bool { return l.removeHalf("RemoveWriter", fd, Write) }
+func (l *Loop) RemoveWriter(fd int) bool { return l.removeHalf("RemoveWriter", fd, kernel.Write) }
 
-func (l *Loop) addHalf(op string, fd int, in Interest, fn func()) error {
+func (l *Loop) addHalf(op string, fd int, in kernel.Interest, fn func()) error {
 	l.only(op)
 	if fn == nil {
 		panic("loop: " + op + " with a nil callback")
@@ -163,14 +157,14 @@ func (l *Loop) newHalves() *halves {
 }
 
 // half returns the callback of one direction.
-func (h *halves) half(in Interest) *func() {
-	if in == Read {
+func (h *halves) half(in kernel.Interest) *func() {
+	if in == kernel.Read {
 		return &h.reader
 	}
 	return &h.writer
 }
 
-func (l *Loop) removeHalf(op string, fd int, in Interest) bool {
+func (l *Loop) removeHalf(op string, fd int, in kernel.Interest) bool {
 	l.only(op)
 	row, tok := l.watches.find(fd)
 	if row == nil || row.interest&in == 0 {

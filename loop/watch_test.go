@@ -91,10 +91,10 @@ func TestAddedTwiceIsAnError(t *testing.T) {
 		if text := err.Error(); !strings.HasPrefix(text, "loop: AddReader: fd ") || strings.Count(text, "loop:") != 1 {
 			t.Errorf("text %q", text)
 		}
-		if _, err := l.Watch(fds[0], loop.Read, loop.Level, func(loop.Ready) {}); !errors.Is(err, loop.ErrExists) {
+		if _, err := l.Watch(fds[0], loop.Readable, loop.Level, func(loop.Ready) {}); !errors.Is(err, loop.ErrExists) {
 			t.Errorf("watch beside a reader: %v", err)
 		}
-		if _, err := l.Watch(fds[1], loop.Read, loop.Level, func(loop.Ready) {}); err != nil {
+		if _, err := l.Watch(fds[1], loop.Readable, loop.Level, func(loop.Ready) {}); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.AddWriter(fds[1], nop); !errors.Is(err, loop.ErrExists) {
@@ -161,7 +161,7 @@ func TestReusedNumberNeverSeesOldEvents(t *testing.T) {
 			}
 		}
 		for _, pair := range [][2]int{{a[0], b[0]}, {b[0], a[0]}} {
-			w, err := l.Watch(pair[0], loop.Read, loop.Level, meet(pair[0], pair[1]))
+			w, err := l.Watch(pair[0], loop.Readable, loop.Level, meet(pair[0], pair[1]))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -265,7 +265,7 @@ func TestOneShotAndModify(t *testing.T) {
 		fds := socketpair(t)
 		write(fds[1], "x")
 		calls := 0
-		w, err := l.Watch(fds[0], loop.Read, loop.OneShot, func(r loop.Ready) {
+		w, err := l.Watch(fds[0], loop.Readable, loop.OneShot, func(r loop.Ready) {
 			if r&loop.Readable == 0 {
 				t.Errorf("ready %b", r)
 			}
@@ -280,7 +280,7 @@ func TestOneShotAndModify(t *testing.T) {
 				t.Fatalf("turn %d: %d calls", turn, calls)
 			}
 		}
-		if err := w.Modify(loop.Read, loop.OneShot); err != nil {
+		if err := w.Modify(loop.Readable, loop.OneShot); err != nil {
 			t.Fatal(err)
 		}
 		l.RunOnce(0)
@@ -290,7 +290,7 @@ func TestOneShotAndModify(t *testing.T) {
 		if !w.Cancel() || w.Cancel() {
 			t.Error("Cancel: want true, then false")
 		}
-		if err := w.Modify(loop.Read, loop.Level); err != loop.ErrNotWatched {
+		if err := w.Modify(loop.Readable, loop.Level); err != loop.ErrNotWatched {
 			t.Errorf("Modify of a cancelled watch: %v", err)
 		}
 	})
@@ -302,7 +302,7 @@ func TestHangUpReachesWatch(t *testing.T) {
 		fds := socketpair(t)
 		write(fds[1], "last words")
 		syscall.Close(fds[1])
-		if _, err := l.Watch(fds[0], loop.Read, loop.Edge, func(r loop.Ready) {
+		if _, err := l.Watch(fds[0], loop.Readable, loop.Edge, func(r loop.Ready) {
 			if r&(loop.Readable|loop.HangUp) != loop.Readable|loop.HangUp {
 				t.Errorf("ready %b", r)
 			}

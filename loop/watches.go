@@ -19,7 +19,7 @@ type watched struct {
 	watcher   watcher
 	fd        int32
 	gen       uint32
-	interest  Interest // 0 while the watch is suspended
+	interest  kernel.Interest // 0 while the watch is suspended
 	mode      Mode
 	pending   Ready  // collected by Poll, not yet run
 	pendingAt uint32 // where, in the entries that Poll collected
@@ -41,7 +41,7 @@ type watches struct {
 
 // watch calls w whenever fd is ready in a direction of in, as often as mode says. It fails
 // with ErrExists, with ErrNotPollable, or with an error of the kernel.
-func (l *Loop) watch(fd int, in Interest, mode Mode, w watcher) (kernel.Token, error) {
+func (l *Loop) watch(fd int, in kernel.Interest, mode Mode, w watcher) (kernel.Token, error) {
 	l.only("Watch")
 	if fd < 0 || fd > math.MaxInt32 {
 		return 0, syscall.EBADF
@@ -64,7 +64,7 @@ func (l *Loop) watch(fd int, in Interest, mode Mode, w watcher) (kernel.Token, e
 }
 
 // modifyWatch changes the interest and the mode of a watch.
-func (l *Loop) modifyWatch(row *watched, tok kernel.Token, in Interest, mode Mode) (err error) {
+func (l *Loop) modifyWatch(row *watched, tok kernel.Token, in kernel.Interest, mode Mode) (err error) {
 	k, fd := l.k, int(row.fd)
 	switch {
 	case in != 0 && row.interest != 0:

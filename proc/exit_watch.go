@@ -19,7 +19,7 @@ type exitWatch struct {
 
 func (w *exitWatch) start(p *Process) {
 	if fd, ok := p.pidfd(); ok {
-		watch, err := p.l.Watch(fd, loop.Read, loop.OneShot, func(loop.Ready) {
+		watch, err := p.l.Watch(fd, loop.Readable, loop.OneShot, func(loop.Ready) {
 			w.stop(p.l)
 			p.onExit(p.child.Wait()) // returns at once, because the child has exited
 		})

@@ -20,7 +20,7 @@ import (
 type Conn struct {
 	reg     *Registry
 	fd      int32
-	watched loop.Interest
+	watched kernel.Interest
 	kind    Kind
 	state   state
 }
@@ -78,8 +78,8 @@ func KindOf(f kernel.Family) Kind {
 
 // Init makes c the connection on fd and starts watching it. If Init fails, it closes fd.
 func (c *Conn) Init(r *Registry, fd int, kind Kind, owner Owner) error {
-	*c = Conn{reg: r, fd: int32(fd), watched: loop.Read, kind: kind}
-	if _, err := r.L.Internal().Watch(fd, loop.Read, loop.Edge, owner); err != nil {
+	*c = Conn{reg: r, fd: int32(fd), watched: kernel.Read, kind: kind}
+	if _, err := r.L.Internal().Watch(fd, kernel.Read, loop.Edge, owner); err != nil {
 		r.K.CloseFD(fd)
 		c.state = isClosed
 		return err
@@ -194,13 +194,13 @@ func (c *Conn) noteUnread() {
 		c.state |= reported
 		return
 	}
-	if err := c.watchFor(c.watched &^ loop.Read); err != nil {
+	if err := c.watchFor(c.watched &^ kernel.Read); err != nil {
 		c.state |= hungUp
 	}
 }
 
 // watchFor changes the watch to in.
-func (c *Conn) watchFor(in loop.Interest) error {
+func (c *Conn) watchFor(in kernel.Interest) error {
 	if in == c.watched {
 		return nil
 	}
@@ -307,7 +307,7 @@ func (c *Conn) noteWrite(n, size int, err error) error {
 	}
 	if n < size {
 		c.state |= full
-		return c.watchFor(c.watched | loop.Write)
+		return c.watchFor(c.watched | kernel.Write)
 	}
 	return nil
 }
@@ -320,7 +320,7 @@ func (c *Conn) WatchWritable() error {
 		return nil
 	}
 	c.state |= full
-	return c.watchFor(c.watched | loop.Write)
+	return c.watchFor(c.watched | kernel.Write)
 }
 
 // UnwatchWritable stops watching for writability. The cached state is forgotten, so
@@ -330,7 +330,7 @@ func (c *Conn) UnwatchWritable() error {
 		return nil
 	}
 	c.state &^= full
-	return c.watchFor(c.watched &^ loop.Write)
+	return c.watchFor(c.watched &^ kernel.Write)
 }
 
 // PauseReading says that the owner does not read until ResumeReading. It makes no
@@ -341,10 +341,10 @@ func (c *Conn) PauseReading() { c.state = c.state&^reported | readPaused }
 // call of Owner.Ready follows for it.
 func (c *Conn) ResumeReading() error {
 	c.state &^= readPaused
-	if c.is(isClosed) || c.watched&loop.Read != 0 {
+	if c.is(isClosed) || c.watched&kernel.Read != 0 {
 		return nil
 	}
-	return c.watchFor(c.watched | loop.Read)
+	return c.watchFor(c.watched | kernel.Read)
 }
 
 // CloseWrite closes the writing side: the peer reads EOF.

@@ -5,7 +5,6 @@ import (
 	"syscall"
 
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/loop"
 )
 
 // RecvFrom reads one datagram from a datagram socket. It fails with EAGAIN if there
@@ -40,7 +39,7 @@ func (c *Conn) SendTo(p []byte, to kernel.Addr) error {
 		c.reg.out += uint64(len(p))
 	case syscall.EAGAIN:
 		c.state |= full
-		if err := c.watchFor(c.watched | loop.Write); err != nil {
+		if err := c.watchFor(c.watched | kernel.Write); err != nil {
 			return err
 		}
 	}

@@ -166,12 +166,12 @@ func SpindleWatch(id, fd, interest C.int, token *C.uint64_t) (result C.int) {
 	if w.ready == nil {
 		w.ready = func(r loop.Ready) { p.collect(fd, r) }
 	}
-	var in loop.Interest
+	var in loop.Ready
 	if interest&C.SPINDLE_READ != 0 {
-		in |= loop.Read
+		in |= loop.Readable
 	}
 	if interest&C.SPINDLE_WRITE != 0 {
-		in |= loop.Write
+		in |= loop.Writable
 	}
 	if in != 0 && w.Watch != (loop.Watch{}) && w.Modify(in, loop.Level) == nil {
 		return 0
