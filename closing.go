@@ -20,7 +20,7 @@ func (s *sched) LoopClosing() error {
 	s.runOut()
 	var errs []error
 	if late := s.exitRemaining(); len(late) > 0 {
-		errs = append(errs, &StragglerError{late})
+		errs = append(errs, madeToExit(late))
 	}
 	for _, r := range s.runs {
 		if r.root.done == nil { // the end of NurseryOn was not called: no other code gets the result

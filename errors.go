@@ -83,12 +83,12 @@ func (e *loopError) Error() string {
 // Unwrap returns the loop's error.
 func (e *loopError) Unwrap() error { return e.err }
 
-// StragglerError reports tasks that ignored their cancellation and were made to exit.
-type StragglerError struct{ Tasks []string }
+// ErrStragglers is wrapped by an error that names tasks which ignored their cancellation and were
+// made to exit.
+var ErrStragglers = errors.New("spindle: tasks did not end when cancelled")
 
-func (e *StragglerError) Error() string {
-	return fmt.Sprintf("spindle: %d tasks did not end when cancelled: %q", len(e.Tasks), e.Tasks)
-}
+// madeToExit returns ErrStragglers with the names of the tasks.
+func madeToExit(tasks []string) error { return fmt.Errorf("%w: %q", ErrStragglers, tasks) }
 
 // notInTask returns the panic message for op when its context does not belong to a task.
 func notInTask(op string) string {

@@ -15,7 +15,7 @@ import (
 )
 
 // Options configure a run: Options{Grace: time.Minute}.Run(ctx, fn). The zero Options are those
-// of the functions Run, RunOn and RunGroup.
+// of the function Run; RunOn and RunGroup are methods.
 type Options struct {
 	// On is an existing loop to run on, such as one of a Group. It must not be running,
 	// and stays open. Several runs, one after the other, may use it, as with asyncio's
@@ -27,7 +27,7 @@ type Options struct {
 
 	// Grace is how long tasks may take to clean up after the run was cancelled.
 	// Tasks that take longer are made to exit (their deferred calls run), and
-	// reported by a *StragglerError. A task inside the function Grace gets the time
+	// reported by ErrStragglers. A task inside the function Grace gets the time
 	// that it asked for, and Options.Grace after it. Zero means 5 seconds.
 	Grace time.Duration
 
@@ -263,7 +263,7 @@ func (r *run) end(ctx context.Context) (fault *PanicError, err error) {
 	r.root.scope.close()
 	r.reportUnawaited()
 	if len(r.stragglers) > 0 {
-		err = errors.Join(err, &StragglerError{r.stragglers})
+		err = errors.Join(err, madeToExit(r.stragglers))
 	}
 	return fault, err
 }
@@ -273,13 +273,7 @@ func (r *run) end(ctx context.Context) (fault *PanicError, err error) {
 // and all tasks that it started have ended, the loop calls done with the error that Run
 // would return; done may be nil. If ctx ends, all tasks are cancelled. If the loop is
 // stopped before that, the tasks stay where they wait. Closing the loop cancels them, and
-// done is called with loop.ErrClosed.
-func RunOn(ctx context.Context, l *loop.Loop, fn func(context.Context) error, done func(error)) {
-	Options{}.RunOn(ctx, l, fn, done)
-}
-
-// RunOn is the function RunOn with options. It panics if Options.On is set, and ignores
-// Options.Loop.
+// done is called with loop.ErrClosed. RunOn panics if Options.On is set, and ignores Options.Loop.
 func (o Options) RunOn(ctx context.Context, l *loop.Loop, fn func(context.Context) error, done func(error)) {
 	if l.Internal().Foreign() {
 		panic("spindle: " + calledName("RunOn") + " called from a goroutine that is not the loop's; Post a function that calls it")

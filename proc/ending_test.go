@@ -69,7 +69,7 @@ func TestProcessGetsItsGraceInACancelledRun(t *testing.T) {
 					p, err = program(ctx, cancel, cmd)
 					return err
 				})
-				if ctx.Err() == nil && err != nil || errors.As(err, new(*spindle.StragglerError)) {
+				if ctx.Err() == nil && err != nil || errors.Is(err, spindle.ErrStragglers) {
 					t.Errorf("the run ended with %v", err)
 				}
 				if p.State() == nil || !p.State().Success() {

@@ -214,9 +214,6 @@ func (e *Endpoint) opErrorTo(op string, to Addr, err error) error {
 	return sock.Error(op, e.network, local, remote, err)
 }
 
-// Loop returns the loop that the endpoint is on.
-func (e *Endpoint) Loop() *loop.Loop { return e.st.sockets.L }
-
 // localAddr returns the address that the endpoint receives at. Once the endpoint is lost, it is
 // an empty address.
 func (e *Endpoint) localAddr() net.Addr {

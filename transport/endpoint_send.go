@@ -143,7 +143,7 @@ func (e *Endpoint) backOff() {
 		return
 	}
 	e.retry.Cancel()
-	e.retry = e.Loop().CallLater(sendRetryDelay, func() {
+	e.retry = e.st.sockets.L.CallLater(sendRetryDelay, func() {
 		e.socket.ForgetReadiness()
 		e.proceed()
 	})

@@ -150,7 +150,7 @@ func TestRequestIsCutAfterTheDrainTimeout(t *testing.T) {
 				if cause := <-causes; cause != http.ErrServerClosed {
 					t.Errorf("the cause is %v", cause)
 				}
-				if err := <-e.ended; !errors.Is(err, web.ErrDrainTimeout) || errors.As(err, new(*spindle.StragglerError)) {
+				if err := <-e.ended; !errors.Is(err, web.ErrDrainTimeout) || errors.Is(err, spindle.ErrStragglers) {
 					t.Errorf("the server ended with %v", err)
 				}
 			})

@@ -279,8 +279,8 @@ func TestServerEndsAsItsTimesSay(t *testing.T) {
 						if got != want || (end-wantEnd).Abs() > time.Second || !errors.Is(ended, wantErr) {
 							t.Errorf("the client got %q, want %q; the server ended after %v, want %v, with %v, want %v", got, want, end, wantEnd, ended, wantErr)
 						}
-						if late := (*spindle.StragglerError)(nil); errors.As(ended, &late) {
-							t.Error(late)
+						if errors.Is(ended, spindle.ErrStragglers) {
+							t.Error(ended)
 						}
 						if cut != (cause != nil) && !strings.HasPrefix(kind.name, "lean") || cut && cause != nil && cause != http.ErrServerClosed {
 							t.Errorf("the handler's cause is %v", cause)

@@ -72,7 +72,7 @@ func TestHTTP2LeanHandlers(t *testing.T) {
 		"/none":  func(c *web.LeanCtx) { c.SetStatus(204) },
 		"/echo": func(c *web.LeanCtx) {
 			c.ReadBody(1<<20, func(c *web.LeanCtx, body []byte) {
-				c.SetContentType("application/x")
+				c.AddHeader("Content-Type", "application/x")
 				c.Write(body)
 			})
 		},

@@ -197,8 +197,8 @@ func (lc *LeanCtx) SetStatus(status int) {
 	lc.status = status
 }
 
-// SetContentType sets the response's Content-Type. The default is text/plain.
-func (lc *LeanCtx) SetContentType(value string) {
+// setContentType sets the response's Content-Type.
+func (lc *LeanCtx) setContentType(value string) {
 	last := &lc.types[0]
 	if lc.s != nil {
 		last = &lc.types[1]
@@ -213,7 +213,8 @@ func (lc *LeanCtx) SetContentType(value string) {
 	lc.ctype = last.field
 }
 
-// AddHeader adds a field to the response's header. A Content-Type replaces the one before.
+// AddHeader adds a field to the response's header. A Content-Type replaces the one before;
+// the default is text/plain.
 // The server itself writes Content-Length, Transfer-Encoding, Date and Connection:
 // AddHeader ignores them, except that Connection with "close" closes the
 // connection after the response.
@@ -221,7 +222,7 @@ func (lc *LeanCtx) AddHeader(name, value string) {
 	var err error
 	switch {
 	case named(name, "Content-Type"):
-		lc.SetContentType(value)
+		lc.setContentType(value)
 	case named(name, "Connection"):
 		if http1.HasToken([]string{value}, "close") {
 			lc.closes = true

@@ -89,7 +89,7 @@ func ask(t testing.TB, l *loop.Loop, fd int, request, buf []byte, n int) int {
 const plaintext = "GET /plaintext HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\n\r\n"
 
 func lean(c *web.LeanCtx) {
-	c.SetContentType("text/plain")
+	c.AddHeader("Content-Type", "text/plain")
 	c.AddHeader("X-Frame-Options", "DENY")
 	if c.Header("User-Agent") != nil {
 		c.WriteString("Hello, World!")

@@ -63,10 +63,21 @@ const (
 	Binary Kind = Kind(wsframe.OpBinary)
 )
 
+// String returns the kind's name.
+func (k Kind) String() string {
+	switch k {
+	case Text:
+		return "text"
+	case Binary:
+		return "binary"
+	}
+	return "Kind(" + strconv.Itoa(int(k)) + ")"
+}
+
 // op returns the kind's opcode. An unknown kind is a programming error.
 func (k Kind) op() wsframe.Op {
 	if k != Text && k != Binary {
-		panic(fmt.Sprintf("ws: %d is not a kind of message", k))
+		panic("ws: " + k.String() + " is not a kind of message")
 	}
 	return wsframe.Op(k)
 }

@@ -48,11 +48,11 @@ var answer = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 // lean has the same paths. It collects whole bodies, in memory that is used again.
 var lean = web.LeanRoutes(map[string]func(*web.LeanCtx){
 	Path: func(c *web.LeanCtx) {
-		c.SetContentType("text/plain")
+		c.AddHeader("Content-Type", "text/plain")
 		c.WriteString(Body)
 	},
 	Large: func(c *web.LeanCtx) {
-		c.SetContentType("application/octet-stream")
+		c.AddHeader("Content-Type", "application/octet-stream")
 		c.Write(large[:])
 	},
 	Upload: func(c *web.LeanCtx) {
@@ -137,7 +137,7 @@ func serveFastHTTP(o Options) error {
 		ln = tls.NewListener(ln, config)
 	}
 	return fasthttp.Serve(ln, func(ctx *fasthttp.RequestCtx) {
-		ctx.SetContentType("text/plain")
+		ctx.AddHeader("Content-Type", "text/plain")
 		if string(ctx.Path()) == Live {
 			fmt.Fprint(ctx, liveBytes())
 			return

@@ -56,7 +56,7 @@ func TestRequestIsFinishedInACancelledRun(t *testing.T) {
 			if _, err := s.Next(t.Context()); err != io.EOF {
 				t.Errorf("the stream ends with %v", err)
 			}
-			if err := <-ended; errors.As(err, new(*spindle.StragglerError)) {
+			if err := <-ended; errors.Is(err, spindle.ErrStragglers) {
 				t.Error(err)
 			}
 		})

@@ -336,7 +336,7 @@ func TestCallOnALoopThatClosesOnAStraggler(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if late := (*spindle.StragglerError)(nil); !errors.As(<-ended, &late) {
+	if !errors.Is(<-ended, spindle.ErrStragglers) {
 		t.Error("Close reports no straggler")
 	}
 }

@@ -49,7 +49,7 @@ func TestCloseEndsWaitingTasks(t *testing.T) {
 				l := openLoop(t)
 				deferred, told := 0, []error{}
 				for range 2 {
-					spindle.RunOn(t.Context(), l, func(ctx context.Context) error {
+					spindle.Options{}.RunOn(t.Context(), l, func(ctx context.Context) error {
 						defer func() { deferred++ }()
 						return wait(ctx)
 					}, func(err error) { told = append(told, err) })
@@ -84,7 +84,7 @@ func TestCloseEndsTasksThatHaveNotBegun(t *testing.T) {
 	l := openLoop(t)
 	var told error
 	begun := 0
-	spindle.RunOn(t.Context(), l, func(ctx context.Context) error {
+	spindle.Options{}.RunOn(t.Context(), l, func(ctx context.Context) error {
 		begun++
 		spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 			begun++
@@ -148,8 +148,7 @@ func TestCloseForcesTasks(t *testing.T) {
 				<-begun // else it can be cancelled
 			}
 			err := l.Close()
-			var late *spindle.StragglerError
-			if !errors.As(err, &late) || !slices.Contains(late.Tasks, name) || !deferred {
+			if !slices.Contains(stragglers(err), name) || !deferred {
 				t.Errorf("Close: %v, deferred %v", err, deferred)
 			}
 		})
@@ -178,7 +177,7 @@ func TestCloseReportsWhatTasksFailWith(t *testing.T) {
 func TestCloseRunsDone(t *testing.T) {
 	l := openLoop(t)
 	told := false
-	spindle.RunOn(t.Context(), l, func(ctx context.Context) error {
+	spindle.Options{}.RunOn(t.Context(), l, func(ctx context.Context) error {
 		l.Stop()
 		return nil
 	}, func(err error) { told = err == nil })
@@ -211,15 +210,14 @@ func TestCloseForcesNestedTasks(t *testing.T) {
 			})
 		}
 	}
-	spindle.RunOn(t.Context(), l, task(4), nil)
+	spindle.Options{}.RunOn(t.Context(), l, task(4), nil)
 	for range 10 {
 		if _, err := l.RunOnce(0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	<-begun
-	var late *spindle.StragglerError
-	if err := l.Close(); !errors.As(err, &late) || len(late.Tasks) != 5 {
+	if err := l.Close(); len(stragglers(err)) != 5 {
 		t.Errorf("Close returned %v", err)
 	}
 	if want := []int{0, 1, 2, 3, 4}; !slices.Equal(ended, want) {
@@ -236,7 +234,7 @@ func TestGoexitDuringClose(t *testing.T) {
 	}
 	called := 0
 	for range 3 {
-		spindle.RunOn(t.Context(), l, forever, func(error) { called++; runtime.Goexit() })
+		spindle.Options{}.RunOn(t.Context(), l, forever, func(error) { called++; runtime.Goexit() })
 	}
 	l.RunOnce(0)
 	if !exits(func() { l.Close() }) {

@@ -123,11 +123,7 @@ func TestTasksGetTheTimeThatTheyAskedFor(t *testing.T) {
 				if err := l.Close(); err != nil {
 					t.Error(err)
 				}
-				var late *spindle.StragglerError
-				var forced []string
-				if errors.As(ended, &late) {
-					forced = late.Tasks
-				}
+				forced := stragglers(ended)
 				if (end-c.end).Abs() > 100*time.Millisecond || !slices.Equal(forced, c.forced) {
 					t.Errorf("ended after %v with %v, forced %v; want %v, %v", end, ended, forced, c.end, c.forced)
 				}
