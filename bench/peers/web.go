@@ -137,7 +137,7 @@ func serveFastHTTP(o Options) error {
 		ln = tls.NewListener(ln, config)
 	}
 	return fasthttp.Serve(ln, func(ctx *fasthttp.RequestCtx) {
-		ctx.AddHeader("Content-Type", "text/plain")
+		ctx.SetContentType("text/plain")
 		if string(ctx.Path()) == Live {
 			fmt.Fprint(ctx, liveBytes())
 			return
