@@ -13,6 +13,7 @@ import (
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
+	"github.com/spindleloop/spindle/stream"
 )
 
 // Two hosts, a message and its answer, and the trace.
@@ -293,5 +294,50 @@ func TestProgramsMayAskForTimeAtTheEnd(t *testing.T) {
 	w.Host("client").Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Second) })
 	if err := w.Run(); err != nil || !cleaned {
 		t.Errorf("%v, cleaned up: %v", err, cleaned)
+	}
+}
+
+// TestLinkOptionsReplaceThoseBefore: Set with the zero options is a link as at the beginning.
+func TestLinkOptionsReplaceThoseBefore(t *testing.T) {
+	arrives := func(set func(l sim.Link)) (at time.Duration) {
+		w := sim.NewWorld(1)
+		w.Latency = sim.Fixed(time.Millisecond)
+		a, b := w.Host("a"), w.Host("b")
+		set(w.Link(a, b))
+		b.Serve(func(ctx context.Context) error {
+			c, err := stream.ListenPacket(ctx, "udp", ":53")
+			if err != nil {
+				return err
+			}
+			if _, err = c.Read(make([]byte, 1)); err == nil {
+				at = w.Now()
+			}
+			return err
+		})
+		a.Go(func(ctx context.Context) error {
+			c, err := stream.DialPacket(ctx, "udp", "b:53")
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if _, err := c.Write([]byte("x")); err != nil {
+				return err
+			}
+			return spindle.Sleep(ctx, time.Minute)
+		})
+		if err := w.Run(); err != nil {
+			t.Error(err)
+		}
+		return at
+	}
+	slow := sim.LinkOptions{Latency: sim.Fixed(time.Second)}
+	if at := arrives(func(l sim.Link) { l.Set(slow) }); at < time.Second {
+		t.Errorf("a latency of a second: it arrives after %v", at)
+	}
+	if at := arrives(func(l sim.Link) { l.Set(slow).Set(sim.LinkOptions{}) }); at == 0 || at > 10*time.Millisecond {
+		t.Errorf("after the zero options: it arrives after %v", at)
+	}
+	if at := arrives(func(l sim.Link) { l.Set(sim.LinkOptions{Loss: 1}) }); at != 0 {
+		t.Errorf("with a loss of 1: it arrives after %v", at)
 	}
 }

@@ -241,3 +241,20 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+// TestReaderReturnsWhatCameBeforeTheEnd, whichever message is cut.
+func TestReaderReturnsWhatCameBeforeTheEnd(t *testing.T) {
+	for name, read := range map[string]func(r *stream.Reader) ([]byte, error){
+		"ReadExactly": func(r *stream.Reader) ([]byte, error) { return r.ReadExactly(10) },
+		"ReadUntil":   func(r *stream.Reader) ([]byte, error) { return r.ReadUntil([]byte("\r\n\r\n")) },
+		"ReadLine":    (*stream.Reader).ReadLine,
+	} {
+		r := stream.NewReader(strings.NewReader("half"), 0)
+		if got, err := read(r); string(got) != "half" || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		if got, err := read(r); len(got) != 0 || err != io.EOF {
+			t.Errorf("%s at the end: %q, %v", name, got, err)
+		}
+	}
+}
