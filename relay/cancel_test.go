@@ -144,7 +144,6 @@ func (exiting) Done() <-chan struct{} {
 // TestCallThatDoesNotReturn ends: its task was made to exit, it has panicked, or its goroutine exits.
 func TestCallThatDoesNotReturn(t *testing.T) {
 	straggle := func(t *testing.T, c *relay.Caller) {
-		late := (*spindle.StragglerError)(nil)
 		err := spindle.Options{Grace: time.Millisecond}.Run(t.Context(), func(ctx context.Context) error {
 			spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 				return spindle.Shield(ctx, func(ctx context.Context) error {
@@ -156,7 +155,7 @@ func TestCallThatDoesNotReturn(t *testing.T) {
 			until.InTask(ctx, t, func() bool { return c.Stats().Waiting == 1 })
 			return nil
 		})
-		if !errors.As(err, &late) {
+		if !errors.Is(err, spindle.ErrStragglers) {
 			t.Error(err)
 		}
 	}
