@@ -160,7 +160,7 @@ func BenchmarkCallOn(b *testing.B) {
 			}
 			ended := make(chan error)
 			if tasks > 0 {
-				spindle.Options{}.RunOn(context.Background(), l, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) }, nil)
+				spindle.RunOn(context.Background(), l, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) }, nil)
 			}
 			go func() { ended <- l.Run(context.Background()) }()
 			fn(l)

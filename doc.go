@@ -46,7 +46,7 @@
 //
 // # Options
 //
-// RunOn and RunGroup are methods of Options, and so is Run with options: Options{Trace: true}.Run(ctx, fn).
+// Run, RunOn and RunGroup with options are methods of Options: Options{Trace: true}.Run(ctx, fn).
 // Nursery.GoWith and SpawnWith take TaskOptions before the function to run. The zero options are
 // those of the shorter name.
 //

@@ -140,7 +140,7 @@ func ExampleWaitReadable() {
 // A loop for each processor. The state of one loop belongs to its tasks; others call it.
 func ExampleOptions_RunGroup() {
 	total := 0 // belongs to the first loop
-	err := spindle.Options{}.RunGroup(context.Background(), 3, func(ctx context.Context, g *loop.Group) error {
+	err := spindle.RunGroup(context.Background(), 3, func(ctx context.Context, g *loop.Group) error {
 		_, err := spindle.CallOn(ctx, g.Loops()[0], func(context.Context) (int, error) {
 			total += 10
 			return total, nil
@@ -153,7 +153,7 @@ func ExampleOptions_RunGroup() {
 
 // CallOn runs a function in a task of another loop, and waits for its result.
 func ExampleCallOn() {
-	err := spindle.Options{}.RunGroup(context.Background(), 2, func(ctx context.Context, g *loop.Group) error {
+	err := spindle.RunGroup(context.Background(), 2, func(ctx context.Context, g *loop.Group) error {
 		first, second := g.Loops()[0], g.Loops()[1]
 		if spindle.LoopOf(ctx) != first {
 			return nil

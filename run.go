@@ -15,7 +15,7 @@ import (
 )
 
 // Options configure a run: Options{Grace: time.Minute}.Run(ctx, fn). The zero Options are those
-// of the function Run; RunOn and RunGroup are methods.
+// of the functions Run, RunOn and RunGroup.
 type Options struct {
 	// On is an existing loop to run on, such as one of a Group. It must not be running,
 	// and stays open. Several runs, one after the other, may use it, as with asyncio's
@@ -273,7 +273,13 @@ func (r *run) end(ctx context.Context) (fault *PanicError, err error) {
 // and all tasks that it started have ended, the loop calls done with the error that Run
 // would return; done may be nil. If ctx ends, all tasks are cancelled. If the loop is
 // stopped before that, the tasks stay where they wait. Closing the loop cancels them, and
-// done is called with loop.ErrClosed. RunOn panics if Options.On is set, and ignores Options.Loop.
+// done is called with loop.ErrClosed.
+func RunOn(ctx context.Context, l *loop.Loop, fn func(context.Context) error, done func(error)) {
+	Options{}.RunOn(ctx, l, fn, done)
+}
+
+// RunOn is the function RunOn with options. It panics if Options.On is set, and ignores
+// Options.Loop.
 func (o Options) RunOn(ctx context.Context, l *loop.Loop, fn func(context.Context) error, done func(error)) {
 	if l.Internal().Foreign() {
 		panic("spindle: " + calledName("RunOn") + " called from a goroutine that is not the loop's; Post a function that calls it")

@@ -17,7 +17,7 @@ import (
 // there is one for each processor that Go may use. RunGroup returns when all functions, and all
 // tasks that they started, have ended:
 //
-//	err := spindle.Options{}.RunGroup(ctx, 0, func(ctx context.Context, g *loop.Group) error {
+//	err := spindle.RunGroup(ctx, 0, func(ctx context.Context, g *loop.Group) error {
 //		ln, err := stream.ListenConfig{ReusePort: true}.Listen(ctx, "tcp", ":9000")
 //		if err != nil {
 //			return err
@@ -34,8 +34,11 @@ import (
 // the group, fn compares LoopOf with g.Loops. RunGroup runs and closes the group: Group.Run panics
 // and Group.Close fails. To end all runs early, cancel ctx. Group.Stop ends them too, and RunGroup then
 // fails.
-//
-// RunGroup panics if Options.On is set.
+func RunGroup(ctx context.Context, n int, fn func(ctx context.Context, g *loop.Group) error) error {
+	return Options{}.RunGroup(ctx, n, fn)
+}
+
+// RunGroup is the function RunGroup with options. It panics if Options.On is set.
 func (o Options) RunGroup(ctx context.Context, n int, fn func(ctx context.Context, g *loop.Group) error) error {
 	switch sc := scopeOf(ctx); {
 	case ctx == nil || fn == nil:

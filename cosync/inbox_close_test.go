@@ -25,7 +25,7 @@ func TestInboxKeepsValuesWhenAReadersLoopCloses(t *testing.T) {
 				}
 				got := -1
 				var failure error
-				spindle.Options{}.RunOn(t.Context(), l, func(ctx context.Context) error {
+				spindle.RunOn(t.Context(), l, func(ctx context.Context) error {
 					if got, failure = in.Get(ctx); failure != nil {
 						got = -1
 					}
@@ -70,7 +70,7 @@ func TestInboxKeepsValuesWhenAWritersLoopCloses(t *testing.T) {
 			t.Fatal(err)
 		}
 		var failure error
-		spindle.Options{}.RunOn(t.Context(), l, func(ctx context.Context) error {
+		spindle.RunOn(t.Context(), l, func(ctx context.Context) error {
 			failure = errors.Join(out.Put(ctx, 1), out.Put(ctx, 2))
 			return failure
 		}, nil)

@@ -84,7 +84,7 @@ func abandonChild(args []string) int {
 	l, err := loop.New(loop.Options{Backend: args[0]})
 	say(err)
 	var p *proc.Process
-	spindle.Options{}.RunOn(context.Background(), l, func(ctx context.Context) (err error) {
+	spindle.RunOn(context.Background(), l, func(ctx context.Context) (err error) {
 		cmd := variant{handles: args[1] == "true"}.role("stubborn")
 		if p, err = cmd.Start(ctx); err != nil {
 			return err
@@ -135,7 +135,7 @@ func TestExitOnAStoppedLoopIsNoLostWork(t *testing.T) {
 				t.Fatal(err)
 			}
 			var p *proc.Process
-			spindle.Options{}.RunOn(t.Context(), l, func(ctx context.Context) (err error) {
+			spindle.RunOn(t.Context(), l, func(ctx context.Context) (err error) {
 				if p, err = (variant{handles: handles}).cmd(proc.Command("true")).Start(ctx); err != nil {
 					return err
 				}

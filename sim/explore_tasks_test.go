@@ -218,7 +218,7 @@ func TestExploreInboxes(t *testing.T) {
 			defer g.Close()
 			run := func(l *loop.Loop, fn func(ctx context.Context, r *rand.Rand) error) {
 				left++
-				spindle.Options{}.RunOn(context.Background(), l, func(ctx context.Context) error { return fn(ctx, draws(ctx)) }, func(err error) {
+				spindle.RunOn(context.Background(), l, func(ctx context.Context) error { return fn(ctx, draws(ctx)) }, func(err error) {
 					if left--; err != nil {
 						panic(err)
 					}

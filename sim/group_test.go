@@ -80,7 +80,7 @@ func TestTasksOnAGroup(t *testing.T) {
 			}
 			for i := range 4 {
 				g.Go(func(l *loop.Loop) {
-					spindle.Options{}.RunOn(context.Background(), l, func(ctx context.Context) error {
+					spindle.RunOn(context.Background(), l, func(ctx context.Context) error {
 						return spindle.Sleep(ctx, time.Duration(i+1)*time.Hour)
 					}, func(err error) {
 						if ended++; err != nil || ended == 4 {

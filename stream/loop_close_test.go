@@ -38,7 +38,7 @@ func orphan(path string) {
 		panic(err)
 	}
 	results := make(chan error, 2)
-	spindle.Options{}.RunOn(context.Background(), l, func(ctx context.Context) error {
+	spindle.RunOn(context.Background(), l, func(ctx context.Context) error {
 		a, err := stream.DialPacket(ctx, "udp", "127.0.0.1:9")
 		if err != nil {
 			return err

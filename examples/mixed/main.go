@@ -43,7 +43,7 @@ func run(ctx context.Context, out io.Writer) error {
 	var ended error
 	l.CallSoon(func() {
 		fmt.Fprintln(out, "callback: before any task")
-		spindle.Options{}.RunOn(ctx, l, func(ctx context.Context) error {
+		spindle.RunOn(ctx, l, func(ctx context.Context) error {
 			return (&meter{l: l, mean: spindle.NewFuture[float64](ctx)}).work(ctx, out)
 		}, func(err error) { ended = err; l.Stop() })
 	})

@@ -49,7 +49,7 @@ func TestCloseEndsWaitingTasks(t *testing.T) {
 				l := openLoop(t)
 				deferred, told := 0, []error{}
 				for range 2 {
-					spindle.Options{}.RunOn(t.Context(), l, func(ctx context.Context) error {
+					spindle.RunOn(t.Context(), l, func(ctx context.Context) error {
 						defer func() { deferred++ }()
 						return wait(ctx)
 					}, func(err error) { told = append(told, err) })
@@ -84,7 +84,7 @@ func TestCloseEndsTasksThatHaveNotBegun(t *testing.T) {
 	l := openLoop(t)
 	var told error
 	begun := 0
-	spindle.Options{}.RunOn(t.Context(), l, func(ctx context.Context) error {
+	spindle.RunOn(t.Context(), l, func(ctx context.Context) error {
 		begun++
 		spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 			begun++
@@ -177,7 +177,7 @@ func TestCloseReportsWhatTasksFailWith(t *testing.T) {
 func TestCloseRunsDone(t *testing.T) {
 	l := openLoop(t)
 	told := false
-	spindle.Options{}.RunOn(t.Context(), l, func(ctx context.Context) error {
+	spindle.RunOn(t.Context(), l, func(ctx context.Context) error {
 		l.Stop()
 		return nil
 	}, func(err error) { told = err == nil })
@@ -210,7 +210,7 @@ func TestCloseForcesNestedTasks(t *testing.T) {
 			})
 		}
 	}
-	spindle.Options{}.RunOn(t.Context(), l, task(4), nil)
+	spindle.RunOn(t.Context(), l, task(4), nil)
 	for range 10 {
 		if _, err := l.RunOnce(0); err != nil {
 			t.Fatal(err)
@@ -234,7 +234,7 @@ func TestGoexitDuringClose(t *testing.T) {
 	}
 	called := 0
 	for range 3 {
-		spindle.Options{}.RunOn(t.Context(), l, forever, func(error) { called++; runtime.Goexit() })
+		spindle.RunOn(t.Context(), l, forever, func(error) { called++; runtime.Goexit() })
 	}
 	l.RunOnce(0)
 	if !exits(func() { l.Close() }) {

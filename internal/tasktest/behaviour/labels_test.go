@@ -117,7 +117,7 @@ func TestLabelsOfTwoRunsOnALoop(t *testing.T) {
 		if label != "" {
 			ctx = pprof.WithLabels(ctx, pprof.Labels("run", label))
 		}
-		spindle.Options{}.RunOn(ctx, l, func(context.Context) error {
+		spindle.RunOn(ctx, l, func(context.Context) error {
 			if labelled(t, "first-run") != want {
 				t.Errorf("a task of the run %q has the labels of the first run: %v", label, !want)
 			}

@@ -42,7 +42,7 @@ func TestNothingIsLostThatARunNeedsNoMore(t *testing.T) {
 		"RunOn with a ctx that ends": func(t *testing.T) error {
 			l := openLoop(t)
 			ctx, cancel := context.WithCancel(t.Context())
-			spindle.Options{}.RunOn(ctx, l, func(ctx context.Context) error {
+			spindle.RunOn(ctx, l, func(ctx context.Context) error {
 				go cancel()
 				return spindle.Yield(ctx)
 			}, func(error) { l.Stop() })

@@ -158,7 +158,7 @@ func TestNilContextIsNamed(t *testing.T) {
 		"spindle: Sleep with a context that does not come from a task": func() { spindle.Sleep(none, 1) },
 		"spindle: LoopOf with a context":                               func() { spindle.LoopOf(none) },
 		"spindle: Run: nil context":                                    func() { spindle.Run(none, fn) },
-		"spindle: Options.RunOn: nil context":                          func() { spindle.Options{}.RunOn(none, l, fn, nil) },
+		"spindle: RunOn: nil context":                                  func() { spindle.RunOn(none, l, fn, nil) },
 	} {
 		func() {
 			defer func() {

@@ -99,7 +99,7 @@ func TestHandingOverKeepsTheOrderInSteps(t *testing.T) {
 			var seen []string
 			running := 2
 			for _, task := range []string{"a", "b"} {
-				spindle.Options{}.RunOn(t.Context(), l, func(ctx context.Context) error {
+				spindle.RunOn(t.Context(), l, func(ctx context.Context) error {
 					for i := range 5 {
 						seen = append(seen, fmt.Sprint(task, i))
 						if err := spindle.Yield(ctx); err != nil {

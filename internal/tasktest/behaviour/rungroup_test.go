@@ -26,7 +26,7 @@ func index(ctx context.Context, g *loop.Group) int {
 func TestRunGroup(t *testing.T) {
 	var ran [3]atomic.Int32
 	var called atomic.Int32
-	err := spindle.Options{}.RunGroup(t.Context(), 3, func(ctx context.Context, g *loop.Group) error {
+	err := spindle.RunGroup(t.Context(), 3, func(ctx context.Context, g *loop.Group) error {
 		i := index(ctx, g)
 		ran[i].Add(1)
 		if i == 0 {
@@ -66,7 +66,7 @@ func TestRunGroupFails(t *testing.T) {
 		},
 	} {
 		var cleaned atomic.Int32
-		err := spindle.Options{}.RunGroup(t.Context(), 3, func(ctx context.Context, g *loop.Group) error {
+		err := spindle.RunGroup(t.Context(), 3, func(ctx context.Context, g *loop.Group) error {
 			if index(ctx, g) == 1 {
 				return fail(ctx)
 			}
@@ -99,7 +99,7 @@ func firstOf(err error) error {
 func TestRunGroupPanics(t *testing.T) {
 	var ended atomic.Bool
 	p := panicOf(func() error {
-		return spindle.Options{}.RunGroup(t.Context(), 2, func(ctx context.Context, g *loop.Group) error {
+		return spindle.RunGroup(t.Context(), 2, func(ctx context.Context, g *loop.Group) error {
 			if index(ctx, g) == 1 {
 				panic("boom")
 			}
@@ -115,7 +115,7 @@ func TestRunGroupPanics(t *testing.T) {
 // TestRunGroupPanicsOnce: the panic of a task beside the function of its loop.
 func TestRunGroupPanicsOnce(t *testing.T) {
 	p := panicOf(func() error {
-		return spindle.Options{}.RunGroup(t.Context(), 2, func(ctx context.Context, g *loop.Group) error {
+		return spindle.RunGroup(t.Context(), 2, func(ctx context.Context, g *loop.Group) error {
 			if index(ctx, g) == 1 {
 				spindle.RootNursery(ctx).Go(func(context.Context) error { panic("boom") })
 			}
@@ -131,7 +131,7 @@ func TestRunGroupPanicsOnce(t *testing.T) {
 func TestRunGroupEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var waiting atomic.Int32
-	err := spindle.Options{}.RunGroup(ctx, 2, func(ctx context.Context, g *loop.Group) error {
+	err := spindle.RunGroup(ctx, 2, func(ctx context.Context, g *loop.Group) error {
 		if waiting.Add(1) == 2 {
 			cancel(errCause)
 		}
@@ -178,7 +178,7 @@ func TestRunGroupFailsWhenItIsStopped(t *testing.T) {
 			forever(ctx)
 		},
 	} {
-		err := spindle.Options{}.RunGroup(t.Context(), 2, func(ctx context.Context, g *loop.Group) error { stop(ctx, g); return nil })
+		err := spindle.RunGroup(t.Context(), 2, func(ctx context.Context, g *loop.Group) error { stop(ctx, g); return nil })
 		if err == nil || !strings.Contains(err.Error(), "stopped") {
 			t.Errorf("stopped %s: %v", name, err)
 		}
@@ -308,11 +308,11 @@ func TestRunGroupMisuseIsNamed(t *testing.T) {
 		}()
 		call()
 	}
-	misuse("RunGroup with a nil context or function", func() { spindle.Options{}.RunGroup(t.Context(), 1, nil) })
+	misuse("RunGroup with a nil context or function", func() { spindle.RunGroup(t.Context(), 1, nil) })
 	l := newLoop(t)
 	misuse("RunGroup with Options.On", func() { spindle.Options{On: l}.RunGroup(t.Context(), 1, fn) })
-	err := spindle.Options{}.RunGroup(t.Context(), 1, func(ctx context.Context, g *loop.Group) error {
-		misuse("RunGroup called in a task", func() { spindle.Options{}.RunGroup(ctx, 1, fn) })
+	err := spindle.RunGroup(t.Context(), 1, func(ctx context.Context, g *loop.Group) error {
+		misuse("RunGroup called in a task", func() { spindle.RunGroup(ctx, 1, fn) })
 		misuse("Group.Run", func() { g.Run(ctx) })
 		if err := g.Close(); err != loop.ErrRunning {
 			t.Errorf("Close: %v", err)

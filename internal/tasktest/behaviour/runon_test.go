@@ -112,13 +112,13 @@ func TestRunOnStartsTasksFromCallbacks(t *testing.T) {
 	var slept bool
 	var ended []error
 	l.CallSoon(func() {
-		spindle.Options{}.RunOn(t.Context(), l, func(ctx context.Context) error {
+		spindle.RunOn(t.Context(), l, func(ctx context.Context) error {
 			err := spindle.Sleep(ctx, time.Millisecond)
 			slept = true
 			return err
 		}, func(err error) {
 			ended = append(ended, err)
-			spindle.Options{}.RunOn(t.Context(), l, func(ctx context.Context) error { return boom }, func(err error) {
+			spindle.RunOn(t.Context(), l, func(ctx context.Context) error { return boom }, func(err error) {
 				ended = append(ended, err)
 				l.Stop()
 			})
@@ -137,7 +137,7 @@ func TestRunOnIsCancelledWithItsContext(t *testing.T) {
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var ended error
-	spindle.Options{}.RunOn(ctx, l, func(ctx context.Context) error {
+	spindle.RunOn(ctx, l, func(ctx context.Context) error {
 		cancel(why)
 		return spindle.Sleep(ctx, time.Hour)
 	}, func(err error) {
@@ -159,7 +159,7 @@ func TestRunsShareALoop(t *testing.T) {
 	var order []string
 	left := 2
 	for _, name := range []string{"a", "b"} {
-		spindle.Options{}.RunOn(t.Context(), l, func(ctx context.Context) error {
+		spindle.RunOn(t.Context(), l, func(ctx context.Context) error {
 			for range 3 {
 				order = append(order, name)
 				if err := spindle.Yield(ctx); err != nil {
@@ -193,7 +193,7 @@ func TestRunsKeepTheirCoroutines(t *testing.T) {
 	l := newLoop(t)
 	left := 2
 	for range left {
-		spindle.Options{}.RunOn(t.Context(), l, func(ctx context.Context) error {
+		spindle.RunOn(t.Context(), l, func(ctx context.Context) error {
 			if spindle.Current(ctx) == nil {
 				t.Error("the task does not know itself")
 			}
@@ -215,7 +215,7 @@ func TestRunOnFromAnotherGoroutineIsNamed(t *testing.T) {
 		caught := make(chan any)
 		go func() {
 			defer func() { caught <- recover() }()
-			spindle.Options{}.RunOn(context.Background(), l, forever, nil)
+			spindle.RunOn(context.Background(), l, forever, nil)
 		}()
 		if text, _ := (<-caught).(string); !strings.Contains(text, "RunOn called from a goroutine") {
 			t.Errorf("panic %q", text)

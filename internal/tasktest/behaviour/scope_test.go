@@ -368,7 +368,7 @@ func TestScopeInAnotherRun(t *testing.T) {
 			sim.Test(t, func(ctx context.Context) error {
 				return spindle.WithScope(ctx, func(ctx context.Context, other *spindle.Scope) error {
 					cause, got := errors.New("cause"), errors.New("not ended")
-					spindle.Options{}.RunOn(t.Context(), spindle.LoopOf(ctx), func(own context.Context) error {
+					spindle.RunOn(t.Context(), spindle.LoopOf(ctx), func(own context.Context) error {
 						spindle.LoopOf(own).CallLater(time.Second, func() { which(spindle.ScopeOf(own), other).Cancel(cause) })
 						got = spindle.WithScope(ctx, func(ctx context.Context, _ *spindle.Scope) error { return forever(ctx) })
 						return nil

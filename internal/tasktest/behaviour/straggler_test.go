@@ -302,7 +302,7 @@ func TestStragglerInTheScopeOfAnotherRun(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := make(chan error, 1)
-		spindle.Options{}.RunOn(ctx, l, func(ctx context.Context) error {
+		spindle.RunOn(ctx, l, func(ctx context.Context) error {
 			return spindle.Shield(other, forever)
 		}, func(err error) { ended <- err })
 		if err := spindle.Sleep(other, time.Second); err != nil {

@@ -299,7 +299,7 @@ var closingCases = map[string]threadCase{
 		}
 		s := &stepped{l: l}
 		outcome := "not ended"
-		spindle.Options{}.RunOn(context.Background(), l, func(ctx context.Context) error {
+		spindle.RunOn(context.Background(), l, func(ctx context.Context) error {
 			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				n.Go(yields)
 				return nil

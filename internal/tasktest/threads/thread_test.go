@@ -99,7 +99,7 @@ func TestSteppedOnALockedThread(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	l := newLoop(t)
 	ended := errors.New("not yet")
-	spindle.Options{}.RunOn(t.Context(), l, func(ctx context.Context) error {
+	spindle.RunOn(t.Context(), l, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(_ context.Context, n *spindle.Nursery) error {
 			for range 3 {
 				n.Go(func(ctx context.Context) error { return spindle.Yield(ctx) })

@@ -162,7 +162,7 @@ func stepped(steps func(step func())) error {
 		return err
 	}
 	ended := errors.New("the tasks have not ended")
-	spindle.Options{}.RunOn(context.Background(), l, func(ctx context.Context) error {
+	spindle.RunOn(context.Background(), l, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			for range 3 {
 				n.Go(func(ctx context.Context) error {
