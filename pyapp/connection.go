@@ -32,7 +32,7 @@ import (
 // fails, ServeConn fails with an *Error. Shutdown and Restart wait for connections as for calls.
 //
 // Conn must have a descriptor of its own, as a *net.TCPConn, a *net.UnixConn and a *stream.Conn
-// have. ServeConn fails with others. One of them is *tls.Conn, whose keys are in this process.
+// have. ServeConn fails with others. One of them is *tls.Conn: its keys are in this process.
 // Python gets what the program has not read. ServeConn closes conn in any case.
 func (a *App) ServeConn(ctx context.Context, conn net.Conn, target string) error {
 	if conn == nil {

@@ -24,7 +24,7 @@ const shortSize = 1 + 4 + 8 + 8 + 1
 const ShortSize = 8 + shortSize
 
 // AppendShort is Append with a short header, if that can express the envelope: one without Token, Attempt, Subject,
-// ReplyTo and trace state, whose Headers are few, short and in UTF-8.
+// ReplyTo and trace state, with few and short Headers in UTF-8.
 func AppendShort(b []byte, e *relay.Envelope) ([]byte, error) {
 	if e.Token != 0 || e.Attempt != 0 || e.Subject != "" || e.ReplyTo != "" || e.Trace.State != "" || len(e.Headers) > 8 {
 		return Append(b, e)
