@@ -13,7 +13,7 @@ import (
 	"github.com/spindleloop/spindle/pyapp"
 )
 
-// TestGoroutinesOfCallsEnd: those that wait for another call end with the App, also if one was ended by a function.
+// TestGoroutinesOfCallsEnd checks that the goroutines of calls end with the App, even if a function has ended one of them.
 func TestGoroutinesOfCallsEnd(t *testing.T) {
 	interpreter := python(t)
 	leak.Check(t, 4<<20)
