@@ -106,7 +106,7 @@ func (b *body) push(data []byte) (full bool) {
 	if b.at > len(b.buf)/2 { // otherwise a reader that never catches up keeps all that it has read
 		b.buf, b.at = b.buf[:copy(b.buf, b.buf[b.at:])], 0
 	}
-	b.buf = append(b.buf, data...)
+	b.buf = appendLean(b.buf, data)
 	full = len(b.buf)-b.at >= bodyLimit
 	b.full = b.full || full
 	b.mu.Unlock()
@@ -139,7 +139,7 @@ func (b *body) discard(err error) {
 	}
 	b.mu.Lock()
 	if b.err == nil {
-		b.buf, b.at = nil, 0
+		b.dropBuffer()
 	}
 	b.mu.Unlock()
 	b.fail(err)
@@ -205,10 +205,16 @@ func (b *body) unreadBytes() int64 {
 // drop drops what was not read and what is still to come. The caller holds mu.
 func (b *body) drop() {
 	b.skipUntil = b.taken() + skipLimit
-	b.buf, b.at = nil, 0
+	b.dropBuffer()
 	if b.use == bodyUnread {
 		b.use = bodyClosed
 	}
+}
+
+// dropBuffer drops what was not read. The caller holds mu. Reads copy, so another body may use the memory.
+func (b *body) dropBuffer() {
+	giveLean(b.buf)
+	b.buf, b.at = nil, 0
 }
 
 // waitEnd makes w wait until there is nothing more to skip, on the loop.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"maps"
@@ -150,7 +151,7 @@ func (b *body) surrender(p *http1.RequestParser) (rest []byte) {
 		return nil
 	}
 	b.mu.Lock()
-	rest = b.buf[b.at:]
+	rest = bytes.Clone(b.buf[b.at:]) // another body may use the memory soon
 	switch {
 	case b.trailers == nil: // not chunked
 	case p != nil:

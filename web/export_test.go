@@ -51,3 +51,12 @@ func BodyBuffers(pieces int) (request, response int) {
 	}
 	return cap(req.buf), cap(res.buf)
 }
+
+// ReceiveBody receives a request's body in pieces. It returns what Hijack would take over.
+func ReceiveBody(pieces ...[]byte) (rest []byte) {
+	b := &body{}
+	for _, piece := range pieces {
+		b.push(piece)
+	}
+	return b.surrender(nil)
+}

@@ -5,7 +5,7 @@ import "sync"
 // keepLean is the largest buffer that is kept for the next lean response.
 const keepLean = 64 << 10
 
-// leanBuffers has buffers for large bodies of lean requests and responses, because fresh memory
+// leanBuffers has buffers for large bodies of requests, and of lean responses, because fresh memory
 // costs more than what is copied to it. Each class is twice the one before: a body that
 // grows is copied rarely, and one that was only announced has no memory.
 var leanBuffers [5]sync.Pool // of *[]byte

@@ -31,6 +31,7 @@ var library = map[string]bool{
 	"inspect/otel":         true,
 	"internal/coro":        true,
 	"internal/deferred":    true,
+	"internal/direct":      true,
 	"ws/internal/deflate":  true,
 	"internal/frame":       true,
 	"internal/goid":        true,
