@@ -18,7 +18,6 @@ SIZES = struct.Struct(">II")
 READ = 256 << 10  # bytes that are read at a time
 LARGE_READS = 8  # in a turn of the loop, of a pipe's content each
 WRITE = 64  # frames that are written at a time
-PIECE = 256 << 10  # bytes of a large body that are written at a time
 PIPE = 1 << 20  # the capacity of the pipes, if the system allows it
 
 
@@ -167,16 +166,13 @@ class Frames:
             while out:
                 some = [out[i] for i in range(min(len(out), WRITE))]
                 try:
-                    if len(some[0]) > PIECE:  # so that the reader begins while the rest is written
-                        n = os.write(self._output, memoryview(some[0])[:PIECE])
-                    else:
-                        n = os.writev(self._output, some)
+                    n = os.writev(self._output, some)
                 except BlockingIOError:
                     n = 0
                 except OSError:  # the Go program is gone; the end of the input says so, too
                     out.clear()
                     break
-                if not self._sent(n) and n < PIECE:
+                if not self._sent(n):
                     self._loop.add_writer(self._output, self._writable)
                     return False
         return True
