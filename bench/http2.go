@@ -46,7 +46,7 @@ var grpcCall = append([]byte{0, 0, 0, 0, 68, 0x1a, 66, 0x12, 64}, make([]byte, 6
 func muxedBenchmarks() (all []benchmark) {
 	for _, m := range muxedLoads {
 		b := benchmark{
-			name: m.name, group: "http2", byName: true, about: fmt.Sprintf("%s over %d connections, %d streams on each", m.title, h2Clients, m.streams),
+			name: m.name, group: "http2", byName: true, about: fmt.Sprintf("%s over %d connections, streams on each: %d", m.title, h2Clients, m.streams),
 			speaks: []string{m.protocol}, run: func(h *harness) ([]report.Section, error) { return h.muxed(m) },
 		}
 		if m.protocol == inGRPC {

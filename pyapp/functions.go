@@ -18,9 +18,9 @@ import (
 // await spindle.async_call("price", item) on the loop. One argument is decoded into In, none
 // leaves it zero, and several fill the fields of a struct, or the elements of a slice.
 //
-// Fn runs on a goroutine, and may block. Later calls may run on the same goroutine, so fn unlocks its thread if it has locked it. Its context ends when the Python code
-// cancels the call or is cancelled, at the deadline of the call, and when the worker process
-// ends. The context has the trace of the Python code. Calls of Python functions with this
+// Fn runs on a goroutine, and may block. Later calls may run on the same goroutine, so fn must
+// unlock its thread if it has locked it. Its context ends when the Python code cancels the call
+// or is cancelled, at the deadline of the call, and when the worker process ends. The context has the trace of the Python code. Calls of Python functions with this
 // context are part of the same chain, which may be 16 calls deep. An error of fn is
 // a spindle.GoError in Python, with the type of the error and its message.
 //

@@ -60,8 +60,17 @@ func (a *App) launch() (bool, error) {
 }
 
 func (a *App) check() {
-	if a.Workers < 0 || a.StartTimeout < 0 || a.DrainTimeout < 0 || a.MaxCallBytes < 0 || a.MaxGoCalls < 0 || a.MaxMemory < 0 {
-		panic("pyapp: App with a negative limit")
+	for _, limit := range []struct {
+		field string
+		value int64
+	}{
+		{"Workers", int64(a.Workers)}, {"Interpreters", int64(a.Interpreters)}, {"CallThreads", int64(a.CallThreads)},
+		{"MaxCallBytes", int64(a.MaxCallBytes)}, {"MaxGoCalls", int64(a.MaxGoCalls)}, {"MaxMemory", a.MaxMemory},
+		{"StartTimeout", int64(a.StartTimeout)}, {"DrainTimeout", int64(a.DrainTimeout)},
+	} {
+		if limit.value < 0 {
+			panic("pyapp: App." + limit.field + " is negative")
+		}
 	}
 }
 

@@ -186,17 +186,27 @@ func TestOptionsOfAnotherServer(t *testing.T) {
 }
 
 func TestMisuse(t *testing.T) {
-	for name, call := range map[string]func(){
-		"no target": func() { (&pyapp.App{}).ServeHTTP(nil, nil) },
-		"negative":  func() { (&pyapp.App{Workers: -1}).Start(t.Context()) },
+	for want, app := range map[string]*pyapp.App{
+		"Target":                       {},
+		"App.Workers is negative":      {Workers: -1},
+		"App.Interpreters is negative": {Interpreters: -1},
+		"App.CallThreads is negative":  {CallThreads: -1},
+		"App.StartTimeout is negative": {StartTimeout: -1},
+		"App.DrainTimeout is negative": {DrainTimeout: -1},
+		"App.MaxCallBytes is negative": {MaxCallBytes: -1},
+		"App.MaxGoCalls is negative":   {MaxGoCalls: -1},
+		"App.MaxMemory is negative":    {MaxMemory: -1},
 	} {
 		func() {
 			defer func() {
-				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "pyapp: ") {
-					t.Errorf("%s: %v", name, text)
+				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "pyapp: ") || !strings.Contains(text, want) {
+					t.Errorf("%s: %v", want, text)
 				}
 			}()
-			call()
+			if want == "Target" {
+				app.ServeHTTP(nil, nil)
+			}
+			app.Start(t.Context())
 		}()
 	}
 }
