@@ -162,9 +162,7 @@ func (x *exchange) serve(ctx context.Context) {
 		h = generalOptions
 	}
 	x.req = *x.req.WithContext(ctx) // inlined, so the copy is on the stack
-	if d, ok := x.direct(h); ok {
-		d.ServeDirect(&x.w, &x.req)
-	} else {
+	if x.w.s == nil || !x.serveDirect(h) {
 		h.ServeHTTP(&x.w, &x.req)
 	}
 	x.handler = handlerReturned

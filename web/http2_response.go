@@ -30,12 +30,13 @@ func (w *response) appendField(key, value string) (err error) {
 	return err
 }
 
-// direct returns h if it encodes the fields of the response itself, on a stream.
-func (x *exchange) direct(h http.Handler) (d direct.Handler, ok bool) {
-	if x.w.s != nil {
-		d, ok = h.(direct.Handler)
+// serveDirect calls h if it encodes the fields of the response itself. It reports whether it does.
+func (x *exchange) serveDirect(h http.Handler) bool {
+	d, ok := h.(direct.Handler)
+	if ok {
+		d.ServeDirect(&x.w, &x.req)
 	}
-	return d, ok
+	return ok
 }
 
 // Respond is for handlers of package direct.
