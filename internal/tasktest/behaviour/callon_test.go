@@ -270,9 +270,8 @@ func TestCallOnMisuseIsNamed(t *testing.T) {
 	})
 }
 
-// TestCallOnALoopThatCloses: the function that waits there is cancelled, and the caller gets
-// ErrClosed.
-func TestCallOnALoopThatCloses(t *testing.T) {
+// callOnClosing calls fn on a loop that closes as soon as fn waits. It returns the error of Close.
+func callOnClosing(t *testing.T, fn func(context.Context) error) error {
 	other := openLoop(t)
 	ended := make(chan error)
 	go func() { ended <- other.Run(context.Background()) }()
@@ -280,14 +279,23 @@ func TestCallOnALoopThatCloses(t *testing.T) {
 		_, err := spindle.CallOn(ctx, other, func(ctx context.Context) (int, error) {
 			other.Stop()
 			go func() { ended <- errors.Join(<-ended, other.Close()) }()
-			return 0, forever(ctx)
+			return 0, fn(ctx)
 		})
 		if err != loop.ErrClosed {
 			t.Errorf("failed with %v", err)
 		}
 		return nil
 	})
-	if err := errors.Join(err, <-ended); err != nil {
+	if err != nil {
+		t.Error(err)
+	}
+	return <-ended
+}
+
+// TestCallOnALoopThatCloses: the function that waits there is cancelled, and the caller gets
+// ErrClosed.
+func TestCallOnALoopThatCloses(t *testing.T) {
+	if err := callOnClosing(t, forever); err != nil {
 		t.Error(err)
 	}
 }
@@ -318,26 +326,12 @@ func TestCallOnFailsIfItsFunctionWasCanceledThere(t *testing.T) {
 
 // TestCallOnALoopThatClosesOnAStraggler: the function that is made to exit has no result.
 func TestCallOnALoopThatClosesOnAStraggler(t *testing.T) {
-	other := openLoop(t)
-	ended := make(chan error)
-	go func() { ended <- other.Run(context.Background()) }()
-	err := spindle.Run(t.Context(), func(ctx context.Context) error {
-		_, err := spindle.CallOn(ctx, other, func(ctx context.Context) (int, error) {
-			other.Stop()
-			go func() { ended <- errors.Join(<-ended, other.Close()) }()
-			spindle.Shield(ctx, forever)
-			return 0, spindle.Shield(ctx, forever) // here it exits
-		})
-		if err != loop.ErrClosed {
-			t.Errorf("failed with %v", err)
-		}
-		return nil
+	err := callOnClosing(t, func(ctx context.Context) error {
+		spindle.Shield(ctx, forever)
+		return spindle.Shield(ctx, forever) // here it exits
 	})
-	if err != nil {
-		t.Error(err)
-	}
-	if !errors.Is(<-ended, spindle.ErrStragglers) {
-		t.Error("Close reports no straggler")
+	if !errors.Is(err, spindle.ErrStragglers) {
+		t.Errorf("Close reports no straggler: %v", err)
 	}
 }
 
