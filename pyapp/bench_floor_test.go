@@ -15,7 +15,11 @@ import os
 while data := os.read(0, 65536):
     os.write(1, data)
 `,
-	"asyncio": `
+	"asyncio": echoOnLoop + "asyncio.run(main())",
+	"spindle": echoOnLoop + "import spindle; spindle.run(main())",
+}
+
+const echoOnLoop = `
 import asyncio, os
 async def main():
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
@@ -26,22 +30,7 @@ async def main():
             ended.set()
     loop.add_reader(0, readable)
     await ended.wait()
-asyncio.run(main())
-`,
-	"spindle": `
-import asyncio, os, spindle
-async def main():
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    def readable():
-        if data := os.read(0, 65536):
-            os.write(1, data)
-        else:
-            ended.set()
-    loop.add_reader(0, readable)
-    await ended.wait()
-spindle.run(main())
-`,
-}
+`
 
 // program is a Python program with pipes.
 type program struct {
