@@ -20,7 +20,7 @@ type conn struct {
 
 func (c *conn) close() { _ = c.Close() }
 
-var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10) }}
+var pooledReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10) }}
 
 // connect returns a connection to the worker: an idle one, or a new one.
 func (w *worker) connect(ctx context.Context) (*conn, error) {
@@ -41,7 +41,7 @@ func (w *worker) connect(ctx context.Context) (*conn, error) {
 		}
 		c = &conn{Conn: to}
 	}
-	c.in = readers.Get().(*bufio.Reader)
+	c.in = pooledReaders.Get().(*bufio.Reader)
 	c.in.Reset(c)
 	return c, nil
 }
@@ -63,7 +63,7 @@ func (w *worker) keep(c *conn) {
 // dropReader returns the reader to the pool. No goroutine may read from c after that.
 func (c *conn) dropReader() {
 	c.in.Reset(nil)
-	readers.Put(c.in)
+	pooledReaders.Put(c.in)
 	c.in = nil
 }
 

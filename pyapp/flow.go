@@ -1,9 +1,14 @@
 package pyapp
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
+	"reflect"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/fxamacker/cbor/v2"
 	frames "github.com/spindleloop/spindle/internal/frame"
@@ -16,91 +21,120 @@ const window = 256
 // maxBatch is the size from which the items of a frame are sent without waiting for more.
 const maxBatch = 64 << 10
 
-// flow is the items of a Go function on their way to Python. The function's goroutine adds
-// items, and another one sends what there is, many items in a frame if they come quickly.
-type flow struct {
-	h     *hosted
-	added chan struct{} // has a place: there may be items
-	freed chan struct{} // has a place: an item may fit
+// soon is how long an item may wait for others, if it comes this soon after the one before.
+const soon = 100 * time.Microsecond
 
-	mu      sync.Mutex
-	batch   []byte // itemHead bytes, and items that were not sent; guarded by mu, as all below
-	items   int    // in batch
-	total   uint32 // items that were added
-	allowed uint32 // items that Python accepts in all
+// flow is the items of a Go function on their way to Python. The function's goroutine encodes and sends them. Items
+// that come slowly are sent one by one, at once. Quick ones share a frame, which is sent when it is full, when Python accepts no more, or soon.
+type flow struct {
+	h       *hosted
+	allowed atomic.Uint32 // items that Python accepts in all
+	freed   chan struct{} // has a place: Python may accept more
+
+	mu    sync.Mutex
+	batch *bytes.Buffer // itemHead bytes, and items that were not sent; nil if there are none; guarded by mu, as all below
+	items int           // in batch
+	total uint32        // items that were added
+	size  int           // of the last batch
+	last  time.Time     // when the last item was added
+	late  *time.Timer   // sends the batch; nil before the first one that waits
 }
 
 func newFlow(h *hosted, allowed uint32) *flow {
-	return &flow{h: h, allowed: allowed, added: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+	f := &flow{h: h, freed: make(chan struct{}, 1)}
+	f.allowed.Store(allowed)
+	return f
+}
+
+// allow lets more items be sent: n in all. It never waits. Only for the goroutine that reads frames.
+func (f *flow) allow(n uint32) {
+	if int32(n-f.allowed.Load()) > 0 { // they may begin again from 0
+		f.allowed.Store(n)
+	}
+	signal(f.freed)
 }
 
 // run sends the items of a function until the last one.
 func (f *flow) run(ctx context.Context, fn *function, args []cbor.RawMessage) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan struct{})
-	ended := make(chan struct{})
-	go func() {
-		defer close(done)
-		f.sendAll(ended)
-	}()
-	defer func() { <-done }()
-	defer close(ended)
-	return fn.stream(ctx, args, func(item []byte) error { return f.add(ctx, item) })
+	defer f.flush(ctx)
+	return fn.stream(ctx, args, func(item any) error { return f.add(ctx, item) })
 }
 
-// add adds an item, and waits first while Python accepts none.
-func (f *flow) add(ctx context.Context, item []byte) error {
-	for {
-		f.mu.Lock()
-		fits := f.total < f.allowed && len(f.batch) < maxBatch
-		if fits {
-			if f.items == 0 {
-				f.batch = make([]byte, itemHead, itemHead+len(item))
-			}
-			f.batch = append(f.batch, item...)
-			f.items++
-			f.total++
-		}
-		f.mu.Unlock()
-		if fits {
-			signal(f.added)
-			return context.Cause(ctx)
-		}
+// add sends an item, or puts it into the batch. It waits first while Python accepts none.
+func (f *flow) add(ctx context.Context, item any) error {
+	for f.total == f.allowed.Load() {
+		f.flush(ctx)
 		select {
 		case <-f.freed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// allow lets more items be sent: n in all.
-func (f *flow) allow(n uint32) {
 	f.mu.Lock()
-	f.allowed = max(f.allowed, n)
-	f.mu.Unlock()
-	signal(f.freed)
+	defer f.mu.Unlock()
+	if err := f.encode(item); err != nil {
+		return err
+	}
+	f.items++
+	f.total++
+	added := now()
+	slow := added.Sub(f.last) >= soon
+	f.last = added
+	if slow || f.batch.Len() >= maxBatch {
+		f.send(ctx)
+	} else if f.items == 1 {
+		f.sendLate(ctx)
+	}
+	return context.Cause(ctx)
 }
 
-// sendAll sends batches until ended is closed and nothing is left.
-func (f *flow) sendAll(ended chan struct{}) {
-	for last := false; !last; {
-		select {
-		case <-f.added:
-		case <-ended:
-			last = true
-		}
-		f.mu.Lock()
-		batch, items, total := f.batch, f.items, f.total
-		f.batch, f.items = nil, 0
-		f.mu.Unlock()
-		if items > 0 {
-			signal(f.freed)
-			fillHead(batch, f.h.id, total, items)
-			_ = f.h.w.out.put(f.h.w.life, frame{head: batch})
-		}
+// encode appends an item to the batch, or nothing if it fails.
+func (f *flow) encode(item any) error {
+	if f.batch == nil {
+		f.batch = bytes.NewBuffer(make([]byte, itemHead, 512+f.size+f.size/4))
 	}
+	before, fits := f.batch.Len(), false
+	defer func() { // even if a method of the item panics
+		if !fits {
+			f.batch.Truncate(before)
+		}
+	}()
+	if err := encoding.MarshalToBuffer(item, f.batch); err != nil {
+		return locateEncoding(fmt.Sprintf("items[%d]", f.total), reflect.ValueOf(item), err)
+	}
+	n, limit := f.batch.Len()-before, f.h.w.a.maxCallBytes()
+	if n > limit {
+		return fmt.Errorf("items[%d] has %d bytes; MaxCallBytes is %d", f.total, n, limit)
+	}
+	fits = true
+	return nil
+}
+
+// send sends the batch, if it has items. It waits while the process does not read; if ctx ends meanwhile, the batch is dropped.
+func (f *flow) send(ctx context.Context) {
+	if f.items == 0 {
+		return
+	}
+	batch := f.batch.Bytes()
+	fillHead(batch, f.h.id, f.total, f.items)
+	f.batch, f.items, f.size = nil, 0, len(batch)
+	_ = f.h.w.out.put(ctx, frame{head: batch}) // if the process ends, ctx does too
+}
+
+// sendLate makes the batch be sent soon.
+func (f *flow) sendLate(ctx context.Context) {
+	if f.late == nil {
+		f.late = after(soon, func() { f.flush(ctx) })
+	} else {
+		f.late.Reset(soon)
+	}
+}
+
+// flush is send for a caller without mu.
+func (f *flow) flush(ctx context.Context) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.send(ctx)
 }
 
 // itemHead is how many bytes of a frame are before its items: its header, and the beginning of an array.

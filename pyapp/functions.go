@@ -19,10 +19,11 @@ import (
 // leaves it zero, and several fill the fields of a struct, or the elements of a slice.
 //
 // Fn runs on a goroutine, and may block. Later calls may run on the same goroutine, so fn must
-// unlock its thread if it has locked it. Its context ends when the Python code cancels the call
-// or is cancelled, at the deadline of the call, and when the worker process ends. The context has the trace of the Python code. Calls of Python functions with this
-// context are part of the same chain, which may be 16 calls deep. An error of fn is
-// a spindle.GoError in Python, with the type of the error and its message.
+// unlock its thread if it has locked it. If its last calls took less than 25 µs each, fn runs on the
+// goroutine that reads what the worker sends; if fn then blocks, the reading waits for two milliseconds at most.
+// The context of fn ends when the Python code cancels the call or is cancelled, at the deadline of the call, and when the worker process ends.
+// It has the trace of the Python code. Calls of Python functions with this context are part of the same chain, which
+// may be 16 calls deep. An error of fn is a spindle.GoError in Python, with the type of the error and its message.
 //
 // A name has one function or inbox; a second one panics.
 func Handle[In, Out any](app *App, name string, fn func(ctx context.Context, in In) (Out, error)) {
@@ -64,34 +65,29 @@ func Receive[T any](app *App, name string, to *cosync.Inbox[T]) {
 // The sequence is at most 256 items ahead of Python. If Python stops before the end, the
 // context of fn ends, and so does the loop over its sequence.
 func HandleStream[In, Item any](app *App, name string, fn func(ctx context.Context, in In) iter.Seq2[Item, error]) {
-	app.provide(name, &function{stream: func(ctx context.Context, args []cbor.RawMessage, send func([]byte) error) error {
+	app.provide(name, &function{stream: func(ctx context.Context, args []cbor.RawMessage, send func(item any) error) error {
 		var in In
 		if err := decodeArguments(args, &in); err != nil {
 			return err
 		}
-		n := 0
 		for item, err := range fn(ctx, in) {
+			if err == nil {
+				err = send(item)
+			}
 			if err != nil {
 				return err
 			}
-			b, err := encode(fmt.Sprintf("items[%d]", n), item)
-			if err != nil {
-				return err
-			}
-			if err := send(b); err != nil {
-				return err
-			}
-			n++
 		}
 		return nil
 	}})
 }
 
-// function is what Python can call. One of its fields is set.
+// function is what Python can call. One of its functions is set.
 type function struct {
+	pace   pace
 	call   func(ctx context.Context, args []cbor.RawMessage) ([]byte, error)
 	put    func(ctx context.Context, args []cbor.RawMessage) error
-	stream func(ctx context.Context, args []cbor.RawMessage, send func(item []byte) error) error
+	stream func(ctx context.Context, args []cbor.RawMessage, send func(item any) error) error
 }
 
 func (a *App) provide(name string, f *function) {

@@ -182,8 +182,48 @@ func TestStreamsOfGo(t *testing.T) {
 	}
 }
 
-func TestErrorsOfStreamsOfGo(t *testing.T) {
+// TestStreamOfGoSendsWhatThereIs checks that no item waits for the next one: neither one that comes after a while, nor those
+// that come right behind it.
+func TestStreamOfGoSendsWhatThereIs(t *testing.T) {
 	app := prepare(t, &pyapp.App{})
+	seen := make(chan int, 2)
+	pyapp.Handle(app, "seen", func(ctx context.Context, n int) (any, error) {
+		seen <- n
+		return nil, nil
+	})
+	pyapp.HandleStream(app, "slow", func(ctx context.Context, _ any) iter.Seq2[int, error] {
+		return func(yield func(int, error) bool) {
+			for n := 0; n < 20; {
+				for together := range 2 {
+					for i := range together + 1 {
+						if !yield(n+i, nil) {
+							return
+						}
+					}
+					for range together + 1 {
+						select {
+						case got := <-seen:
+							if got != n {
+								t.Errorf("%d instead of %d", got, n)
+							}
+							n++
+						case <-ctx.Done():
+							return
+						}
+					}
+				}
+			}
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if _, err := pyapp.Call[any](ctx, app, "back:report", "slow", "seen"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestErrorsOfStreamsOfGo(t *testing.T) {
+	app := prepare(t, &pyapp.App{MaxCallBytes: 1 << 20})
 	provide(app)
 	pyapp.HandleStream(app, "count", counting)
 	pyapp.HandleStream(app, "failing", func(ctx context.Context, n int) iter.Seq2[int, error] {
@@ -196,9 +236,21 @@ func TestErrorsOfStreamsOfGo(t *testing.T) {
 			yield(0, errors.New("no more"))
 		}
 	})
+	pyapp.HandleStream(app, "large", func(ctx context.Context, n int) iter.Seq2[[]byte, error] {
+		return func(yield func([]byte, error) bool) {
+			_ = yield(make([]byte, n-5), nil) && yield(make([]byte, 3*n), nil)
+		}
+	})
+	pyapp.HandleStream(app, "mixed", func(ctx context.Context, _ any) iter.Seq2[any, error] {
+		return func(yield func(any, error) bool) {
+			_ = yield(1, nil) && yield(2, nil) && yield(3, nil) && yield([]any{"fits", make(chan int)}, nil)
+		}
+	})
 	for want, call := range map[string][]any{
+		"items[3][1]: a chan int has no counterpart": {"back:total", "mixed"},
 		"no more": {"back:total", "failing", 10},
-		"spindle.stream is for functions of HandleStream": {"back:total", "add", 1, 2},
+		"items[1] has 3145733 bytes; MaxCallBytes is 1048576": {"back:exhaust", "large", 1 << 20},
+		"spindle.stream is for functions of HandleStream":     {"back:total", "add", 1, 2},
 		"has no function": {"back:total", "nothing"},
 		"spindle.stream is for functions of HandleStream, and only": {"back:call", "count", 1},
 	} {

@@ -19,6 +19,9 @@ import (
 // maxDepth is how long a chain of calls Go → Python → Go may be.
 const maxDepth = 16
 
+// maxSmall is the size of a body that the goroutine which reads frames may decode.
+const maxSmall = 4 << 10
+
 // maxUntaken is how many values that a worker has sent may wait for their inboxes.
 const maxUntaken = 1024
 
@@ -27,8 +30,15 @@ type hosted struct {
 	w      *worker
 	id     uint64
 	depth  int
+	body   []byte
 	cancel context.CancelCauseFunc
 	flow   *flow // of a stream; otherwise nil
+
+	// set by find
+	found    bool
+	call     call
+	function *function
+	missing  error // why there is no function
 }
 
 // call is the body of a request of a worker.
@@ -53,13 +63,13 @@ const (
 	opSend      = "send"  // the request is a value for an inbox
 )
 
-// host starts a call of a Go function. Read calls it only.
-func (w *worker) host(e *relay.Envelope) {
-	h := &hosted{w: w, id: e.ID}
+// host calls a Go function, and reports whether the goroutine still reads frames. Only for read.
+func (w *worker) host(e *relay.Envelope) (reads bool) {
+	h := &hosted{w: w, id: e.ID, body: e.Body}
 	h.depth, _ = strconv.Atoi(e.Headers[depthHeader])
 	if e.Headers[opHeader] == opSend {
-		w.enqueue(h, e.Body)
-		return
+		w.enqueue(h)
+		return true
 	}
 	ctx := tracing.With(context.WithValue(w.life, chainKey{}, h), e.Trace)
 	stop := func() {}
@@ -73,11 +83,24 @@ func (w *worker) host(e *relay.Envelope) {
 	w.a.mu.Lock()
 	w.hosted[h.id] = h
 	w.a.mu.Unlock()
-	w.runners.run(func() {
+	return w.readers.call(h.isQuick(), func() {
 		defer stop()
 		defer h.end()
-		h.run(ctx, e.Body)
+		h.run(ctx)
 	})
+}
+
+// isQuick reports whether the call may be expected to be short, and to wait for nothing.
+func (h *hosted) isQuick() bool {
+	if h.flow != nil || len(h.body) > maxSmall {
+		return false
+	}
+	h.find()
+	if h.missing != nil || !h.function.pace.isQuick() {
+		return false
+	}
+	slots := h.w.a.slots(h.depth)
+	return len(slots) < cap(slots)
 }
 
 // end forgets the call.
@@ -90,7 +113,7 @@ func (h *hosted) end() {
 }
 
 // run calls the function and answers.
-func (h *hosted) run(ctx context.Context, body []byte) {
+func (h *hosted) run(ctx context.Context) {
 	err := errors.New("the function has ended its goroutine")
 	var result []byte
 	defer func() { // also after runtime.Goexit
@@ -107,20 +130,21 @@ func (h *hosted) run(ctx context.Context, body []byte) {
 			h.fail(err)
 		}
 	}()
-	result, err = h.call(ctx, body)
+	result, err = h.result(ctx)
 }
 
-func (h *hosted) call(ctx context.Context, body []byte) ([]byte, error) {
-	c, f, err := h.w.a.find(body)
+func (h *hosted) result(ctx context.Context) ([]byte, error) {
+	h.find()
+	f := h.function
 	switch {
-	case err != nil:
-		return nil, err
+	case h.missing != nil:
+		return nil, h.missing
 	case h.depth > maxDepth:
-		return nil, fmt.Errorf("%s: more than %d calls from Python to Go inside each other", c.Name, maxDepth)
+		return nil, fmt.Errorf("%s: more than %d calls from Python to Go inside each other", h.call.Name, maxDepth)
 	case f.put != nil:
-		return nil, fmt.Errorf("%s is an inbox, and not a function", c.Name)
+		return nil, fmt.Errorf("%s is an inbox, and not a function", h.call.Name)
 	case (f.stream != nil) != (h.flow != nil):
-		return nil, fmt.Errorf("%s: spindle.stream is for functions of HandleStream, and only for those", c.Name)
+		return nil, fmt.Errorf("%s: spindle.stream is for functions of HandleStream, and only for those", h.call.Name)
 	}
 	slots := h.w.a.slots(h.depth)
 	select {
@@ -130,9 +154,11 @@ func (h *hosted) call(ctx context.Context, body []byte) ([]byte, error) {
 	}
 	defer func() { <-slots }()
 	if f.stream != nil {
-		return nil, h.flow.run(ctx, f, c.Args)
+		return nil, h.flow.run(ctx, f, h.call.Args)
 	}
-	return f.call(ctx, c.Args)
+	began := now()
+	defer func() { f.pace.note(now().Sub(began)) }()
+	return f.call(ctx, h.call.Args)
 }
 
 // slots returns a channel with as many places as calls of a depth may run. Calls wait only for
@@ -149,19 +175,23 @@ func (a *App) slots(depth int) chan struct{} {
 	return a.limits[depth]
 }
 
-// find returns the function of a request.
-func (a *App) find(body []byte) (c call, f *function, err error) {
-	if !c.cut(body) {
-		if err := decoding.Unmarshal(body, &c); err != nil {
-			return c, nil, err
+// find finds the function of the call.
+func (h *hosted) find() {
+	if h.found {
+		return
+	}
+	h.found = true
+	if !h.call.cut(h.body) {
+		if h.missing = decoding.Unmarshal(h.body, &h.call); h.missing != nil {
+			return
 		}
 	}
+	a := h.w.a
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if f = a.functions[c.Name]; f == nil {
-		return c, nil, &unknown{c.Name}
+	if h.function = a.functions[h.call.Name]; h.function == nil {
+		h.missing = &unknown{h.call.Name}
 	}
-	return c, f, nil
 }
 
 // cut decodes the body of a call with a short name and at most one argument, which takes the codec longer than the rest of
@@ -253,13 +283,14 @@ func typeName(err error) string {
 }
 
 // enqueue queues a value for an inbox, behind those that the worker has sent before.
-func (w *worker) enqueue(h *hosted, body []byte) {
+func (w *worker) enqueue(h *hosted) {
 	if w.sent == nil {
-		w.sent = make(chan sent, maxUntaken)
-		w.a.goForPython(w.deliver)
+		w.sent = make(chan *hosted, maxUntaken)
+		sent := w.sent
+		w.a.goForPython(func() { w.deliver(sent) })
 	}
 	select {
-	case w.sent <- sent{h, body}:
+	case w.sent <- h:
 	default:
 		w.post(&relay.Envelope{Kind: relay.KindFailure, ID: h.id}) // Python never sends so many
 	}
@@ -282,33 +313,31 @@ func (a *App) goForPython(fn func()) {
 	}()
 }
 
-// sent is a value for an inbox.
-type sent struct {
-	h    *hosted
-	body []byte
-}
-
 // deliver puts values into their inboxes until the worker ends.
-func (w *worker) deliver() {
+func (w *worker) deliver(sent chan *hosted) {
 	for {
 		select {
 		case <-w.life.Done():
 			return
-		case s := <-w.sent:
-			c, f, err := w.a.find(s.body)
-			if err == nil && f.put == nil {
-				err = fmt.Errorf("%s is a function, and not an inbox", c.Name)
-			}
-			if err == nil {
-				err = f.put(w.life, c.Args)
-			}
-			if err != nil {
-				s.h.fail(err)
+		case h := <-sent:
+			if err := h.deliver(); err != nil {
+				h.fail(err)
 			} else {
-				s.h.reply(nil, nil)
+				h.reply(nil, nil)
 			}
 		}
 	}
+}
+
+func (h *hosted) deliver() error {
+	h.find()
+	switch {
+	case h.missing != nil:
+		return h.missing
+	case h.function.put == nil:
+		return fmt.Errorf("%s is a function, and not an inbox", h.call.Name)
+	}
+	return h.function.put(h.w.life, h.call.Args)
 }
 
 // chain adds to a request what a call of Python in a chain of calls needs.

@@ -22,7 +22,7 @@ const maxNesting = 256
 
 var encoding, decoding = modes()
 
-func modes() (cbor.EncMode, cbor.DecMode) {
+func modes() (cbor.UserBufferEncMode, cbor.DecMode) {
 	tags := cbor.NewTagSet()
 	always := cbor.TagOptions{EncTag: cbor.EncTagRequired, DecTag: cbor.DecTagOptional}
 	for number, of := range map[uint64]reflect.Type{
@@ -35,7 +35,7 @@ func modes() (cbor.EncMode, cbor.DecMode) {
 	e, err := cbor.EncOptions{
 		Time: cbor.TimeRFC3339Nano, TimeTag: cbor.EncTagRequired, NilContainers: cbor.NilContainerAsEmpty,
 		BinaryMarshaler: cbor.BinaryMarshalerNone, TextMarshaler: cbor.TextMarshalerTextString,
-	}.EncModeWithTags(tags)
+	}.UserBufferEncModeWithTags(tags)
 	if err != nil {
 		panic("pyapp: " + err.Error())
 	}

@@ -27,10 +27,12 @@ type worker struct {
 	socket  string
 	out     *outlet
 	first   *cosync.Inbox[*relay.Envelope] // the first answer of the process; closed when it has closed its output
-	sent    chan sent                      // values for inboxes; nil if there were none; only for read
-	failure error                          // why read has ended; set before first is closed
+	failure error                          // why the reading has ended; set before first is closed
 
-	runners runners // of Go functions that the process has called
+	readers readers
+	in      *bufio.Reader // for the goroutine that reads, as are started and sent
+	started bool          // the first answer has come
+	sent    chan *hosted  // values for inboxes; nil if there were none
 
 	life context.Context         // of Go functions that the process has called; ends with the process
 	die  context.CancelCauseFunc // ends life
@@ -79,16 +81,19 @@ const (
 
 func newWorker(a *App, process *workerproc.Process, socket string) *worker {
 	life, die := context.WithCancelCause(context.Background())
-	return &worker{
-		a: a, process: process, socket: socket, runners: runners{a: a}, life: life, die: die, hosted: map[uint64]*hosted{},
+	w := &worker{
+		a: a, process: process, socket: socket, life: life, die: die, hosted: map[uint64]*hosted{},
+		in:  bufio.NewReaderSize(process.Output, workerproc.ReadBuffer),
 		out: newOutlet(process.Input), first: cosync.NewInbox[*relay.Envelope](1),
 		calls: map[uint64]*cosync.Inbox[answer]{},
 	}
+	w.readers.w = w
+	return w
 }
 
 // start starts the goroutines that read and write frames. They run until end.
 func (w *worker) start() {
-	w.a.goForPython(w.read)
+	w.readers.handOver()
 	w.a.goForPython(func() { w.out.write(w.pass) })
 	w.a.goForPython(w.out.writeLate)
 }
@@ -148,26 +153,29 @@ func (w *worker) serve(ctx context.Context) error {
 	return errors.Join(w.failure, w.waitExit(ctx))
 }
 
-// read passes frames on until the process closes its output.
+// read passes frames on until another goroutine reads, or the process closes its output.
 func (w *worker) read() {
-	defer w.first.Close()
-	in := bufio.NewReaderSize(w.process.Output, workerproc.ReadBuffer)
-	for ready := false; ; {
-		e, err := frames.Read(in, w.a.maxCallBytes()+1<<20)
-		if err != nil {
+	for {
+		e, err := frames.Read(w.in, w.a.maxCallBytes()+1<<20)
+		switch {
+		case err != nil:
 			w.failure = err
+			w.first.Close()
 			return
-		}
-		if !ready && (e.Kind == relay.KindReply || e.Kind == relay.KindFailure) {
-			ready = true // before that, the startup of the app calls Go
+		case e.Kind == relay.KindRequest:
+			if !w.host(e) {
+				return
+			}
+		case !w.started && (e.Kind == relay.KindReply || e.Kind == relay.KindFailure):
+			w.started = true // before that, the startup of the app calls Go
 			_ = w.first.TryPut(e)
-			continue
+		default:
+			w.receive(e)
 		}
-		w.receive(e)
 	}
 }
 
-// receive passes a frame of the process on. Only for read.
+// receive passes a frame of the process on, which is no request. Only for read.
 func (w *worker) receive(e *relay.Envelope) {
 	switch e.Headers[opHeader] {
 	case opLeave:
@@ -175,10 +183,6 @@ func (w *worker) receive(e *relay.Envelope) {
 		return
 	case opPing:
 		w.a.trust(w)
-		return
-	}
-	if e.Kind == relay.KindRequest {
-		w.host(e)
 		return
 	}
 	w.a.mu.Lock()
@@ -212,7 +216,7 @@ func errorOf(body []byte) error {
 // end ends the process. Loop goroutine only.
 func (w *worker) end() {
 	w.out.close()
-	w.runners.close()
+	w.readers.close()
 	w.process.End()
 }
 

@@ -13,12 +13,12 @@ var onlyIn = []struct {
 	allowed []string
 	why     string
 }{
-	{"time.Now", false, []string{"loop/watchdog.go", "internal/until/", "internal/kernel/", "examples/internal/servertest/", "sim/bubble.go", "cmd/", "ws/conn.go", "relay/outside.go", "relay/gateway/clock.go", "either/goroutine.go", "inspect/clock.go", "examples/callbackloop/", "examples/taskloop/"}, "the kernel's Clock tells the time, so that it can be simulated"},
+	{"time.Now", false, []string{"loop/watchdog.go", "internal/until/", "internal/kernel/", "examples/internal/servertest/", "sim/bubble.go", "cmd/", "ws/conn.go", "relay/outside.go", "relay/gateway/clock.go", "either/goroutine.go", "inspect/clock.go", "pyapp/clock.go", "examples/callbackloop/", "examples/taskloop/"}, "the kernel's Clock tells the time, so that it can be simulated"},
 	{"time.Since", false, []string{"internal/until/", "internal/kernel/", "sim/bubble.go", "cmd/", "inspect/clock.go"}, "the kernel's Clock tells the time, so that it can be simulated"},
 	{"time.Sleep", true, []string{"internal/until/", "cmd/spindle/bench_wait.go", "cmd/spindle/demo/demo.go", "sim/stall_test.go", "inspect/blocked_test.go"}, "sleeping hides a condition to wait for"},
 	{"time.After", true, []string{"inspect/blocked_test.go", "internal/http2attack/"}, "a timer of the loop, or a condition"},
 	{"time.Tick", true, nil, "a timer of the loop, or a condition"},
-	{"time.AfterFunc", false, []string{"cmd/spindle/bench_timers.go", "sim/bubble.go", "sim/stall.go", "relay/outside.go", "inspect/clock.go", "loop/gowait.go"}, "CallLater is the timer here"},
+	{"time.AfterFunc", false, []string{"cmd/spindle/bench_timers.go", "sim/bubble.go", "sim/stall.go", "relay/outside.go", "inspect/clock.go", "loop/gowait.go", "pyapp/clock.go"}, "CallLater is the timer here"},
 	{"time.NewTimer", false, []string{"loop/watchdog.go", "internal/leak/", "sim/bubble.go", "either/goroutine.go", "cmd/", "inspect/clock.go", "examples/planes/main.go"}, "CallLater is the timer here; the watchdog must not depend on the loop it watches"},
 	{"rand.Uint64", false, []string{"internal/kernel/"}, "the kernel's Rand is the source, so that it can be simulated"},
 	{"net.Dial", false, nil, "sockets are the kernel's"},
@@ -45,7 +45,6 @@ var goStatements = []string{
 	"pyapp/exchange.go",                  // sends a body while the response is read, for handlers on goroutines
 	"pyapp/tunnel.go",                    // the same for upgraded connections
 	"pyapp/host.go",                      // functions that Python calls, which may block
-	"pyapp/flow.go",                      // sends items while such a function makes more
 	"python/libspindle/socket_stream.go", // a WebSocket on a stream of HTTP/2, which goroutines read and write
 	"cmd/",
 	"inspect/background.go",         // observes loops from outside

@@ -69,6 +69,14 @@ async def many(name, n):
     return sum(await asyncio.gather(*(spindle.async_call(name, i, 1) for i in range(n))))
 
 
+async def overtake(name):
+    """Call a function that waits for its second call."""
+    waits = asyncio.create_task(spindle.async_call(name, False))
+    await asyncio.sleep(0)
+    await spindle.async_call(name, True)
+    return await waits
+
+
 def send(name, n):
     for i in range(n):
         spindle.send(name, i)
@@ -102,6 +110,12 @@ async def first(name, n, *args):
             if len(items) == n:
                 break
     return items
+
+
+async def report(name, to):
+    """Call a function with each item of a stream."""
+    async for item in spindle.stream(name):
+        await spindle.async_call(to, item)
 
 
 async def slow(name, *args):

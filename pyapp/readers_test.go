@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -40,6 +42,72 @@ func TestGoroutinesOfCallsEnd(t *testing.T) {
 	if err := app.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestQuickFunctionThatBlocks checks that a function that was quick, and waits for another call now, does not keep that call from being read.
+func TestQuickFunctionThatBlocks(t *testing.T) {
+	app := prepare(t, &pyapp.App{})
+	for i := range 20 {
+		freed := make(chan struct{})
+		name := "gate " + strconv.Itoa(i)
+		pyapp.Handle(app, name, func(ctx context.Context, free bool) (bool, error) {
+			if free {
+				close(freed)
+				return true, nil
+			}
+			select {
+			case <-freed:
+				return true, nil
+			case <-ctx.Done():
+				return false, context.Cause(ctx)
+			}
+		})
+		pyapp.MakeQuick(app, name)
+		if ok, err := pyapp.Call[bool](t.Context(), app, "back:overtake", name); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+}
+
+// TestQuickFunctionThatEndsItsGoroutine checks that another goroutine reads in place of one that a function has ended.
+func TestQuickFunctionThatEndsItsGoroutine(t *testing.T) {
+	app := prepare(t, &pyapp.App{})
+	provide(app)
+	pyapp.Handle(app, "end", func(context.Context, any) (any, error) {
+		runtime.Goexit()
+		return nil, nil
+	})
+	for range 20 {
+		pyapp.MakeQuick(app, "end")
+		if _, err := pyapp.Call[any](t.Context(), app, "back:async_call", "end"); err == nil || !strings.Contains(err.Error(), "ended its goroutine") {
+			t.Fatal(err)
+		}
+		if n, err := pyapp.Call[int](t.Context(), app, "back:async_call", "add", 1, 2); n != 3 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+}
+
+// TestQuickFunctionsAtOnce calls quick functions that call Python, which calls them again, so their calls begin and end in every order.
+func TestQuickFunctionsAtOnce(t *testing.T) {
+	app := prepare(t, &pyapp.App{})
+	provide(app)
+	var calls sync.WaitGroup
+	for range 20 {
+		calls.Go(func() {
+			for range 10 {
+				pyapp.MakeQuick(app, "async down")
+				pyapp.MakeQuick(app, "add")
+				if n, err := pyapp.Call[int](t.Context(), app, "back:async_down", 3); n != 0 || err != nil {
+					t.Error(n, err)
+				}
+				if n, err := pyapp.Call[int](t.Context(), app, "back:many", "add", 10); n != 55 || err != nil {
+					t.Error(n, err)
+				}
+			}
+		})
+	}
+	calls.Wait()
 }
 
 // TestSmallCallsAreDecodedAsByTheCodec: what is decoded without it means the same.
