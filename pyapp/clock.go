@@ -2,7 +2,7 @@ package pyapp
 
 import "time"
 
-// The processes of workers have the time of the system, and so do the goroutines that exchange frames with them.
+// Package pyapp uses the system's clock: its workers are processes, which cannot be simulated.
 
 func now() time.Time { return time.Now() }
 

@@ -99,10 +99,22 @@ func CallInto(ctx context.Context, a *App, target string, result any, args ...an
 }
 
 // MakeQuick makes a Go function count as quick.
-func MakeQuick(a *App, name string) {
+func MakeQuick(a *App, name string) { paceOf(a, name).quick.Store(quickCalls) }
+
+// IsQuick reports whether a Go function counts as quick.
+func IsQuick(a *App, name string) bool { return paceOf(a, name).isQuick() }
+
+func paceOf(a *App, name string) *pace {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.functions[name].pace.quick.Store(quickCalls)
+	return &a.functions[name].pace
+}
+
+// Allow returns how many items a stream may have, if it was from, and Python accepts n.
+func Allow(from, n uint32) uint32 {
+	f := newFlow(nil, from)
+	f.allow(n)
+	return f.allowed.Load()
 }
 
 // Outlet writes frames to a pipe, as to a worker.

@@ -21,23 +21,30 @@ const window = 256
 // maxBatch is the size from which the items of a frame are sent without waiting for more.
 const maxBatch = 64 << 10
 
-// soon is how long an item may wait for others, if it comes this soon after the one before.
-const soon = 100 * time.Microsecond
+// Items are sent at once as long as no more than atOnce frames are sent in a period. Others wait for soon at most, which is
+// about a millisecond when the process has nothing else to do.
+const (
+	period = time.Millisecond
+	atOnce = 16
+	soon   = 100 * time.Microsecond
+)
 
-// flow is the items of a Go function on their way to Python. The function's goroutine encodes and sends them. Items
-// that come slowly are sent one by one, at once. Quick ones share a frame, which is sent when it is full, when Python accepts no more, or soon.
+// flow is the items of a Go function on their way to Python. The function's goroutine encodes and sends them, each in a
+// frame of its own, or many in one if they come quickly.
 type flow struct {
 	h       *hosted
 	allowed atomic.Uint32 // items that Python accepts in all
 	freed   chan struct{} // has a place: Python may accept more
+	item    bytes.Buffer  // the last item, for add only
 
-	mu    sync.Mutex
-	batch *bytes.Buffer // itemHead bytes, and items that were not sent; nil if there are none; guarded by mu, as all below
-	items int           // in batch
-	total uint32        // items that were added
-	size  int           // of the last batch
-	last  time.Time     // when the last item was added
-	late  *time.Timer   // sends the batch; nil before the first one that waits
+	mu     sync.Mutex
+	batch  []byte      // itemHead bytes, and items that were not sent; nil if there are none; guarded by mu, as all below
+	items  int         // in batch
+	total  uint32      // items that were added; only add changes it
+	size   int         // of the last batch
+	begun  time.Time   // when the period began
+	frames int         // sent in the period
+	late   *time.Timer // runs flush; nil before the first item that waits
 }
 
 func newFlow(h *hosted, allowed uint32) *flow {
@@ -48,7 +55,7 @@ func newFlow(h *hosted, allowed uint32) *flow {
 
 // allow lets more items be sent: n in all. It never waits. Only for the goroutine that reads frames.
 func (f *flow) allow(n uint32) {
-	if int32(n-f.allowed.Load()) > 0 { // they may begin again from 0
+	if int32(n-f.allowed.Load()) > 0 { // the count begins again after 32 bits
 		f.allowed.Store(n)
 	}
 	signal(f.freed)
@@ -56,85 +63,80 @@ func (f *flow) allow(n uint32) {
 
 // run sends the items of a function until the last one.
 func (f *flow) run(ctx context.Context, fn *function, args []cbor.RawMessage) error {
-	defer f.flush(ctx)
+	defer f.flush()
 	return fn.stream(ctx, args, func(item any) error { return f.add(ctx, item) })
 }
 
 // add sends an item, or puts it into the batch. It waits first while Python accepts none.
 func (f *flow) add(ctx context.Context, item any) error {
 	for f.total == f.allowed.Load() {
-		f.flush(ctx)
+		f.flush()
 		select {
 		case <-f.freed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.encode(item); err != nil {
+	if err := f.encode(item); err != nil { // without mu: the item may have methods
 		return err
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.items == 0 {
+		f.batch = make([]byte, itemHead, max(itemHead+f.item.Len(), f.size+f.size/4))
+	}
+	f.batch = append(f.batch, f.item.Bytes()...)
 	f.items++
 	f.total++
-	added := now()
-	slow := added.Sub(f.last) >= soon
-	f.last = added
-	if slow || f.batch.Len() >= maxBatch {
-		f.send(ctx)
+	if added := now(); added.Sub(f.begun) >= period {
+		f.begun, f.frames = added, 0
+	}
+	if f.frames < atOnce || len(f.batch) >= maxBatch {
+		f.send()
 	} else if f.items == 1 {
-		f.sendLate(ctx)
+		f.sendLate()
 	}
 	return context.Cause(ctx)
 }
 
-// encode appends an item to the batch, or nothing if it fails.
+// encode encodes an item.
 func (f *flow) encode(item any) error {
-	if f.batch == nil {
-		f.batch = bytes.NewBuffer(make([]byte, itemHead, 512+f.size+f.size/4))
-	}
-	before, fits := f.batch.Len(), false
-	defer func() { // even if a method of the item panics
-		if !fits {
-			f.batch.Truncate(before)
-		}
-	}()
-	if err := encoding.MarshalToBuffer(item, f.batch); err != nil {
+	f.item.Reset()
+	if err := encoding.MarshalToBuffer(item, &f.item); err != nil {
 		return locateEncoding(fmt.Sprintf("items[%d]", f.total), reflect.ValueOf(item), err)
 	}
-	n, limit := f.batch.Len()-before, f.h.w.a.maxCallBytes()
-	if n > limit {
+	if n, limit := f.item.Len(), f.h.w.a.maxCallBytes(); n > limit {
 		return fmt.Errorf("items[%d] has %d bytes; MaxCallBytes is %d", f.total, n, limit)
 	}
-	fits = true
 	return nil
 }
 
-// send sends the batch, if it has items. It waits while the process does not read; if ctx ends meanwhile, the batch is dropped.
-func (f *flow) send(ctx context.Context) {
+// send sends the batch, if it has items. It waits while the worker does not read, even if the call is over: then nothing is lost.
+func (f *flow) send() {
 	if f.items == 0 {
 		return
 	}
-	batch := f.batch.Bytes()
+	batch := f.batch
 	fillHead(batch, f.h.id, f.total, f.items)
 	f.batch, f.items, f.size = nil, 0, len(batch)
-	_ = f.h.w.out.put(ctx, frame{head: batch}) // if the process ends, ctx does too
+	f.frames++
+	_ = f.h.w.out.put(f.h.w.life, frame{head: batch}) // fails only if the worker ends
 }
 
-// sendLate makes the batch be sent soon.
-func (f *flow) sendLate(ctx context.Context) {
+// sendLate schedules a flush.
+func (f *flow) sendLate() {
 	if f.late == nil {
-		f.late = after(soon, func() { f.flush(ctx) })
+		f.late = after(soon, f.flush)
 	} else {
 		f.late.Reset(soon)
 	}
 }
 
-// flush is send for a caller without mu.
-func (f *flow) flush(ctx context.Context) {
+// flush locks mu and sends the batch.
+func (f *flow) flush() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.send(ctx)
+	f.send()
 }
 
 // itemHead is how many bytes of a frame are before its items: its header, and the beginning of an array.

@@ -20,7 +20,7 @@ import (
 //
 // Fn runs on a goroutine, and may block. Later calls may run on the same goroutine, so fn must
 // unlock its thread if it has locked it. If its last calls took less than 25 µs each, fn runs on the
-// goroutine that reads what the worker sends; if fn then blocks, the reading waits for two milliseconds at most.
+// goroutine that reads what the worker sends; if fn then blocks, another goroutine reads after about two milliseconds.
 // The context of fn ends when the Python code cancels the call or is cancelled, at the deadline of the call, and when the worker process ends.
 // It has the trace of the Python code. Calls of Python functions with this context are part of the same chain, which
 // may be 16 calls deep. An error of fn is a spindle.GoError in Python, with the type of the error and its message.

@@ -182,31 +182,30 @@ func TestStreamsOfGo(t *testing.T) {
 	}
 }
 
-// TestStreamOfGoSendsWhatThereIs checks that no item waits for the next one: neither one that comes after a while, nor those
-// that come right behind it.
+// TestStreamOfGoSendsWhatThereIs checks that items reach Python before the next one is made: one that comes after a while,
+// and many that come together.
 func TestStreamOfGoSendsWhatThereIs(t *testing.T) {
 	app := prepare(t, &pyapp.App{})
-	seen := make(chan int, 2)
+	seen := make(chan int, 1)
 	pyapp.Handle(app, "seen", func(ctx context.Context, n int) (any, error) {
 		seen <- n
 		return nil, nil
 	})
-	pyapp.HandleStream(app, "slow", func(ctx context.Context, _ any) iter.Seq2[int, error] {
+	pyapp.HandleStream(app, "bursts", func(ctx context.Context, _ any) iter.Seq2[int, error] {
 		return func(yield func(int, error) bool) {
-			for n := 0; n < 20; {
-				for together := range 2 {
-					for i := range together + 1 {
-						if !yield(n+i, nil) {
+			for range 5 {
+				for _, size := range []int{1, 20} {
+					for n := range size {
+						if !yield(n, nil) {
 							return
 						}
 					}
-					for range together + 1 {
+					for n := range size {
 						select {
 						case got := <-seen:
 							if got != n {
 								t.Errorf("%d instead of %d", got, n)
 							}
-							n++
 						case <-ctx.Done():
 							return
 						}
@@ -217,8 +216,17 @@ func TestStreamOfGoSendsWhatThereIs(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	if _, err := pyapp.Call[any](ctx, app, "back:report", "slow", "seen"); err != nil {
+	if _, err := pyapp.Call[any](ctx, app, "back:report", "bursts", "seen"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestItemsAreCountedBeyond32Bits checks that a credit may begin again from 0, and that an old one takes nothing back.
+func TestItemsAreCountedBeyond32Bits(t *testing.T) {
+	for _, c := range [][3]uint32{{256, 384, 384}, {384, 256, 384}, {1<<32 - 100, 28, 28}, {28, 1<<32 - 100, 28}} {
+		if got := pyapp.Allow(c[0], c[1]); got != c[2] {
+			t.Errorf("%d after %d and %d", got, c[0], c[1])
+		}
 	}
 }
 

@@ -83,24 +83,26 @@ func (w *worker) host(e *relay.Envelope) (reads bool) {
 	w.a.mu.Lock()
 	w.hosted[h.id] = h
 	w.a.mu.Unlock()
-	return w.readers.call(h.isQuick(), func() {
+	return w.readers.call(h.quick(), func() {
 		defer stop()
 		defer h.end()
 		h.run(ctx)
 	})
 }
 
-// isQuick reports whether the call may be expected to be short, and to wait for nothing.
-func (h *hosted) isQuick() bool {
-	if h.flow != nil || len(h.body) > maxSmall {
-		return false
+// quick returns the pace of the function if the call is expected to return soon, without waiting, and otherwise nil.
+func (h *hosted) quick() *pace {
+	if h.flow != nil || len(h.body) > maxSmall || h.depth > maxDepth {
+		return nil
 	}
 	h.find()
 	if h.missing != nil || !h.function.pace.isQuick() {
-		return false
+		return nil
 	}
-	slots := h.w.a.slots(h.depth)
-	return len(slots) < cap(slots)
+	if slots := h.w.a.slots(h.depth); len(slots) == cap(slots) {
+		return nil
+	}
+	return &h.function.pace
 }
 
 // end forgets the call.
@@ -175,7 +177,7 @@ func (a *App) slots(depth int) chan struct{} {
 	return a.limits[depth]
 }
 
-// find finds the function of the call.
+// find decodes the call and looks up its function.
 func (h *hosted) find() {
 	if h.found {
 		return

@@ -9,14 +9,16 @@ import (
 // keepReaders is how many idle goroutines a worker keeps.
 const keepReaders = 64
 
-// A function is quick after quickCalls calls in a row that took less than quickTime each.
+// A function is quick after quickCalls calls in a row that took less than quickTime each. After it has
+// blocked the goroutine that reads, it needs blockedCalls more.
 const (
-	quickCalls = 16
-	quickTime  = 25 * time.Microsecond
+	quickCalls   = 16
+	quickTime    = 25 * time.Microsecond
+	blockedCalls = 1000
 )
 
-// patience is how long a quick function may run before another goroutine reads in its place: at least
-// once and at most twice this time, since look comes at intervals.
+// patience is how long a quick function may run before another goroutine reads: about one to two times as long, since
+// look runs at intervals.
 const patience = time.Millisecond
 
 // readers are the goroutines of a worker. One at a time reads frames. It runs quick functions itself, because
@@ -28,16 +30,20 @@ type readers struct {
 	mu     sync.Mutex
 	idle   []chan struct{} // of goroutines that wait, the last one is the next; guarded by mu, as all below
 	closed bool
-	quick  bool        // the goroutine that reads runs a quick function
+	quick  *pace       // of the quick function that the goroutine which reads runs; otherwise nil
 	begun  uint64      // how many quick functions have begun
 	seen   uint64      // what begun was when look ran
 	looks  bool        // the timer runs
 	timer  *time.Timer // runs look; nil before the first quick function
 }
 
-// handOver makes another goroutine read. Shutdown waits for its end.
+// handOver makes another goroutine read, unless the worker has ended. Shutdown waits for its end.
 func (r *readers) handOver() {
 	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return
+	}
 	if last := len(r.idle) - 1; last >= 0 {
 		next := r.idle[last]
 		r.idle = r.idle[:last]
@@ -70,7 +76,7 @@ func (r *readers) wait(next chan struct{}) bool {
 	return ok
 }
 
-// close ends the idle goroutines, and the others when they have nothing to do any more.
+// close ends the idle goroutines, and the others when they finish.
 func (r *readers) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,28 +85,32 @@ func (r *readers) close() {
 		close(next)
 	}
 	r.idle = nil
+	if r.timer != nil {
+		r.timer.Stop()
+	}
 }
 
-// call calls fn on the goroutine that reads, and reports whether it still does afterwards.
-func (r *readers) call(quick bool, fn func()) (reads bool) {
-	if !quick {
+// call calls a function with a pace, and reports whether the goroutine still reads afterwards. Quick is nil for a function
+// that is not quick.
+func (r *readers) call(quick *pace, fn func()) (reads bool) {
+	if quick == nil {
 		r.handOver()
 		fn()
 		return false
 	}
-	n := r.begin()
+	n := r.begin(quick)
 	fn() // if it calls runtime.Goexit, look hands over
 	return r.end(n)
 }
 
 // begin notes that a quick function begins, and returns its number.
-func (r *readers) begin() uint64 {
+func (r *readers) begin(p *pace) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.quick = true
+	r.quick = p
 	r.begun++
 	switch {
-	case r.looks:
+	case r.looks || r.closed:
 	case r.timer == nil:
 		r.looks, r.timer = true, after(patience, r.look)
 	default:
@@ -114,43 +124,47 @@ func (r *readers) begin() uint64 {
 func (r *readers) end(n uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	reads := r.quick && r.begun == n
+	reads := r.quick != nil && r.begun == n
 	if reads {
-		r.quick = false
+		r.quick = nil
 	}
 	return reads
 }
 
-// look hands the reading over if the function of last time still runs. It runs again as long as functions begin.
+// look hands the reading over if the function that the previous look saw still runs. It runs again as long as functions begin.
 func (r *readers) look() {
 	r.mu.Lock()
-	blocked := r.quick && r.begun == r.seen
-	if blocked {
-		r.quick = false
+	var blocked *pace
+	if r.begun == r.seen {
+		blocked, r.quick = r.quick, nil
 	}
-	r.looks = r.begun != r.seen
+	r.looks = r.begun != r.seen && !r.closed
 	r.seen = r.begun
 	if r.looks {
 		r.timer.Reset(patience)
 	}
 	r.mu.Unlock()
-	if blocked {
+	if blocked != nil {
+		blocked.block()
 		r.handOver()
 	}
 }
 
-// pace is how quick a function was lately.
-type pace struct{ quick atomic.Int32 } // how many calls in a row were quick, quickCalls at most
+// pace counts a function's consecutive quick calls, up to quickCalls. A function that has blocked begins far below zero.
+type pace struct{ quick atomic.Int32 }
 
-func (p *pace) isQuick() bool { return p.quick.Load() == quickCalls }
+func (p *pace) isQuick() bool { return p.quick.Load() >= quickCalls }
 
 // note notes how long a call has taken.
 func (p *pace) note(took time.Duration) {
 	n := p.quick.Load()
 	switch {
 	case took >= quickTime:
-		p.quick.Store(0)
+		p.quick.Store(min(n, 0))
 	case n < quickCalls:
-		p.quick.CompareAndSwap(n, n+1) // of two calls at once, one may not count
+		p.quick.CompareAndSwap(n, n+1) // of two calls at once, one may be lost
 	}
 }
+
+// block notes that the function has blocked the goroutine that reads.
+func (p *pace) block() { p.quick.Store(-blockedCalls) }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 )
 
@@ -44,27 +45,39 @@ func TestGoroutinesOfCallsEnd(t *testing.T) {
 	}
 }
 
-// TestQuickFunctionThatBlocks checks that a function that was quick, and waits for another call now, does not keep that call from being read.
+// TestQuickFunctionThatBlocks checks that a function that was quick, and waits for another call now, does not keep that call
+// from being read, and does not run on a goroutine that reads again soon.
 func TestQuickFunctionThatBlocks(t *testing.T) {
 	app := prepare(t, &pyapp.App{})
 	for i := range 20 {
 		freed := make(chan struct{})
 		name := "gate " + strconv.Itoa(i)
 		pyapp.Handle(app, name, func(ctx context.Context, free bool) (bool, error) {
-			if free {
-				close(freed)
-				return true, nil
+			if !free {
+				select {
+				case <-freed:
+					return true, nil
+				case <-ctx.Done():
+					return false, context.Cause(ctx)
+				}
 			}
-			select {
-			case <-freed:
-				return true, nil
-			case <-ctx.Done():
-				return false, context.Cause(ctx)
+			if pyapp.IsQuick(app, name) {
+				t.Error("quick while it blocks")
 			}
+			close(freed)
+			return true, nil
 		})
 		pyapp.MakeQuick(app, name)
 		if ok, err := pyapp.Call[bool](t.Context(), app, "back:overtake", name); !ok || err != nil {
 			t.Fatal(ok, err)
+		}
+		for range 50 {
+			if _, err := pyapp.Call[bool](t.Context(), app, "back:async_call", name, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if pyapp.IsQuick(app, name) {
+			t.Error("quick soon after it has blocked")
 		}
 	}
 }
@@ -108,6 +121,18 @@ func TestQuickFunctionsAtOnce(t *testing.T) {
 		})
 	}
 	calls.Wait()
+}
+
+// TestFunctionBecomesQuick checks that the calls of a function that returns at once are noticed.
+func TestFunctionBecomesQuick(t *testing.T) {
+	app := prepare(t, &pyapp.App{})
+	provide(app)
+	until.Holds(t, func() bool {
+		if n, err := pyapp.Call[int](t.Context(), app, "back:many", "add", 100); n != 5050 || err != nil {
+			t.Fatal(n, err)
+		}
+		return pyapp.IsQuick(app, "add")
+	})
 }
 
 // TestSmallCallsAreDecodedAsByTheCodec: what is decoded without it means the same.

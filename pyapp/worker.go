@@ -30,7 +30,7 @@ type worker struct {
 	failure error                          // why the reading has ended; set before first is closed
 
 	readers readers
-	in      *bufio.Reader // for the goroutine that reads, as are started and sent
+	in      *bufio.Reader // in, started and sent belong to the goroutine that reads
 	started bool          // the first answer has come
 	sent    chan *hosted  // values for inboxes; nil if there were none
 
@@ -175,7 +175,7 @@ func (w *worker) read() {
 	}
 }
 
-// receive passes a frame of the process on, which is no request. Only for read.
+// receive handles a frame that is not a request. Only for read.
 func (w *worker) receive(e *relay.Envelope) {
 	switch e.Headers[opHeader] {
 	case opLeave:

@@ -6,6 +6,8 @@ import pytest
 
 import spindle
 from spindle.server import calls, values
+from spindle.server.frames import short
+from spindle.server.outflow import Outflow
 
 
 async def at_once():
@@ -32,4 +34,26 @@ def test_a_call_that_ends_as_it_begins_is_forgotten(monkeypatch):
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert running.numbers() == []
+    spindle.run(main())
+
+
+def test_items_and_credits_are_counted_beyond_32_bits():
+    async def main():
+        sent = []
+        flow = Outflow(asyncio.get_running_loop(), (1 << 32) - 2, 1 << 20, lambda n, data: sent.append(short("item", 1, n)), None)
+        flow._added = (1 << 32) - 4
+
+        async def four():
+            for n in range(4):
+                yield n
+        task = asyncio.create_task(flow.send_async(four()))
+        for allowed in (1 << 32) - 2, 0, 0, 2:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert not task.done()
+            flow.allow(allowed)
+        async with asyncio.timeout(60):
+            await task
+        assert flow._added == 1 << 32
+        assert sent[-1] == short("item", 1)
     spindle.run(main())

@@ -33,9 +33,9 @@ def _head(header):
 
 
 def short(kind, number=0, seq=0, deadline_us=0, traceparent="", headers=b""):
-    """Return a short header. headers are of texts."""
+    """Return a short header. headers are of texts. Of seq, which may count for years, the last 32 bits are sent."""
     trace = traceparent.encode()[:255] if traceparent else b""
-    return SHORT.pack(_NUMBERS[kind], seq, number, deadline_us, len(trace)) + trace + headers
+    return SHORT.pack(_NUMBERS[kind], seq & 0xffffffff, number, deadline_us, len(trace)) + trace + headers
 
 
 def texts(*names_and_values):

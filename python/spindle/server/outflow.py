@@ -32,9 +32,11 @@ class Outflow:
         self._waiter = None  # a future: the loop waits for _allowed
 
     def allow(self, n):
-        """Let n items be sent in all. For the loop."""
+        """Let n items be sent in all; n is the last 32 bits. For the loop."""
         with self._changed:
-            self._allowed = max(self._allowed, n)
+            more = (n - self._allowed) & 0xffffffff
+            if more < 1 << 31:  # otherwise a later call came first
+                self._allowed += more
             self._changed.notify()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
