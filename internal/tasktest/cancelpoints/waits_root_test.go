@@ -12,9 +12,6 @@ import (
 // rootWaits are the waits of package spindle.
 var rootWaits = []wait{
 	{name: ".Sleep", prepare: ready(forever)},
-	{name: ".SleepUntil", prepare: ready(func(ctx context.Context) error {
-		return spindle.SleepUntil(ctx, spindle.Now(ctx).Add(time.Hour))
-	})},
 	{name: ".Yield", ends: true, prepare: ready(spindle.Yield)},
 	{name: ".Checkpoint", ends: true, prepare: ready(spindle.Checkpoint)},
 	{name: ".NewWaker .Waker.Park", prepare: ready(func(ctx context.Context) error {
