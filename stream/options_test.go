@@ -31,7 +31,7 @@ func TestOptions(t *testing.T) {
 	check(t, err)
 	o := &options{Sockets: k.Sockets, set: map[kernel.Option]int{}}
 	k.Sockets = o
-	run(t, spindle.Options{Loop: loop.Options{}.WithKernel(k)}, func(ctx context.Context) error {
+	run(t, spindle.Options{Loop: loop.Internal().WithKernel(loop.Options{}, k)}, func(ctx context.Context) error {
 		a, _ := pair(t, ctx, "tcp")
 		if o.set[kernel.NoDelay] != 1 || o.all != 3 { // NoDelay at both ends, and ReuseAddr
 			t.Errorf("set %v, %d in all", o.set, o.all)

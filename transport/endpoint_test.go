@@ -200,7 +200,7 @@ func TestEndpointBuffers(t *testing.T) {
 	}
 	spy := &optionSpy{k.Sockets, map[kernel.Option]int{}}
 	k.Sockets = spy
-	l, err := loop.New(loop.Options{}.WithKernel(k))
+	l, err := loop.New(loop.Internal().WithKernel(loop.Options{}, k))
 	if err != nil {
 		t.Fatal(err)
 	}
