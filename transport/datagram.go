@@ -90,6 +90,11 @@ type DatagramOptions struct {
 	// Broadcast permits sending to broadcast addresses.
 	Broadcast bool
 
+	// ReadBuffer and WriteBuffer are the sizes of the system's buffers in bytes. Zero leaves one
+	// as it is. Datagrams that arrive while the read buffer is full are lost; datagrams that
+	// do not fit in the write buffer wait in the queue of the Endpoint.
+	ReadBuffer, WriteBuffer int
+
 	// Sock is an existing socket: a *net.UDPConn, *net.UnixConn or *os.File. It
 	// is duplicated; the original may be closed. The other options must be zero.
 	Sock syscall.Conn
@@ -112,7 +117,12 @@ func Datagram(l *loop.Loop, p DatagramProtocol, o DatagramOptions) (*Endpoint, e
 	e.againFunc = e.again
 	fd, err := e.open(o)
 	if err == nil {
-		if err = e.socket.Init(e.st.sockets, fd, sock.Socket, (*endpointOwner)(e)); err != nil {
+		if err = e.socket.Init(e.st.sockets, fd, sock.Socket, (*endpointOwner)(e)); err == nil {
+			if err = setBuffers(o.ReadBuffer, o.WriteBuffer, e.setOption); err != nil {
+				e.socket.Close()
+			}
+		}
+		if err != nil {
 			e.file.Remove(e.st.sockets.K)
 		}
 	}

@@ -184,36 +184,42 @@ func TestEndpointLostExactlyOnce(t *testing.T) {
 type optionSpy struct {
 	kernel.Sockets
 	set map[kernel.Option]int
+	err error // of SetOption, if not nil
 }
 
 func (s *optionSpy) SetOption(fd int, o kernel.Option, value int) error {
 	s.set[o] = value
+	if s.err != nil {
+		return s.err
+	}
 	return s.Sockets.SetOption(fd, o, value)
 }
 
-// TestEndpointBuffers: the sizes are set on the socket. On a lost endpoint the methods
-// fail with net.ErrClosed.
+// TestEndpointBuffers: the sizes are set on the socket. If the system refuses one, there is no
+// endpoint.
 func TestEndpointBuffers(t *testing.T) {
 	k, err := kernel.Open("auto")
 	if err != nil {
 		t.Fatal(err)
 	}
-	spy := &optionSpy{k.Sockets, map[kernel.Option]int{}}
+	spy := &optionSpy{Sockets: k.Sockets, set: map[kernel.Option]int{}}
 	k.Sockets = spy
 	l, err := loop.New(loop.Internal().WithKernel(loop.Options{}, k))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	e := endpoint(t, l, &datagramScript{}, transport.DatagramOptions{Network: "udp", Local: "127.0.0.1:0"})
-	if err := e.SetBuffers(100_000, 50_000); err != nil {
-		t.Error(err)
-	}
+	o := transport.DatagramOptions{Network: "udp", Local: "127.0.0.1:0", ReadBuffer: 100_000, WriteBuffer: 50_000}
+	e := endpoint(t, l, &datagramScript{}, o)
 	if spy.set[kernel.RecvBuffer] != 100_000 || spy.set[kernel.SendBuffer] != 50_000 {
 		t.Errorf("options %v", spy.set)
 	}
+	o.Local = e.Info().Local.String()
 	e.Abort()
-	if err := e.SetBuffers(1, 0); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("after Abort: %v", err)
+	spy.err = syscall.EINVAL
+	if _, err := transport.Datagram(l, &datagramScript{}, o); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("a size that the system refuses: %v", err)
 	}
+	spy.err = nil
+	endpoint(t, l, &datagramScript{}, o).Abort() // the address is free
 }
