@@ -54,10 +54,10 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// ErrTooMuchOutput means that a child wrote more than Cmd.MaxOutput.
-var ErrTooMuchOutput = errors.New("proc: too much output")
-
-var errAbandoned = errors.New("proc: the run ended before the process, which was killed")
+var (
+	errTooMuchOutput = errors.New("proc: too much output")
+	errAbandoned     = errors.New("proc: the run ended before the process, which was killed")
+)
 
 // Cmd describes a program to run. Its fields mean what they mean in os/exec. A Cmd
 // may be used again, for another process.

@@ -95,8 +95,14 @@ type DatagramOptions struct {
 	// do not fit in the write buffer wait in the queue of the Endpoint.
 	ReadBuffer, WriteBuffer int
 
+	// HighWater and LowWater are the water marks: PauseWriting is called above HighWater queued
+	// bytes, ResumeWriting at LowWater or fewer. Each datagram counts 8 bytes more than it has,
+	// as in asyncio, so that empty ones count, too. If HighWater is zero, they are 64 KB and 16 KB.
+	HighWater, LowWater int
+
 	// Sock is an existing socket: a *net.UDPConn, *net.UnixConn or *os.File. It
-	// is duplicated; the original may be closed. The other options must be zero.
+	// is duplicated; the original may be closed. Of the other options only the sizes of buffers
+	// and the water marks may be set.
 	Sock syscall.Conn
 }
 
@@ -107,10 +113,14 @@ func Datagram(l *loop.Loop, p DatagramProtocol, o DatagramOptions) (*Endpoint, e
 	if p == nil {
 		panic("transport: Datagram with a nil DatagramProtocol")
 	}
-	if o.Sock != nil && o != (DatagramOptions{Sock: o.Sock}) {
-		panic("transport: Datagram with a Sock and other options")
+	sizes := DatagramOptions{ReadBuffer: o.ReadBuffer, WriteBuffer: o.WriteBuffer, HighWater: o.HighWater, LowWater: o.LowWater, Sock: o.Sock}
+	if o.Sock != nil && o != sizes {
+		panic("transport: Datagram with a Sock and an address or options of one")
 	}
-	e := &Endpoint{st: loopStateOf("Datagram", l), proto: p, network: o.Network}
+	if o.LowWater < 0 || o.HighWater <= o.LowWater && o.HighWater|o.LowWater != 0 {
+		panic("transport: Datagram needs 0 <= LowWater < HighWater")
+	}
+	e := &Endpoint{st: loopStateOf("Datagram", l), proto: p, network: o.Network, high: o.HighWater, low: o.LowWater}
 	if e.network == "" {
 		e.network = "udp"
 	}

@@ -2,9 +2,11 @@ package transport_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -222,4 +224,36 @@ func TestEndpointBuffers(t *testing.T) {
 	}
 	spy.err = nil
 	endpoint(t, l, &datagramScript{}, o).Abort() // the address is free
+}
+
+// TestDatagramOptionsThatCannotBe: water marks that are not in order, and a socket with options that
+// only a new one can have.
+func TestDatagramOptionsThatCannotBe(t *testing.T) {
+	near, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	existing := near.(*net.UDPConn)
+	for want, o := range map[string]transport.DatagramOptions{
+		"0 <= LowWater < HighWater": {HighWater: 10, LowWater: 10},
+		"LowWater < HighWater":      {HighWater: -1},
+		"needs 0 <= LowWater":       {LowWater: 10},
+		"a Sock and an address":     {Sock: existing, Broadcast: true},
+	} {
+		func() {
+			defer func() {
+				if text := fmt.Sprint(recover()); !strings.Contains(text, want) {
+					t.Errorf("%+v: %s", o, text)
+				}
+			}()
+			transport.Datagram(l, &datagramScript{}, o)
+		}()
+	}
+	endpoint(t, l, &datagramScript{}, transport.DatagramOptions{Sock: existing, HighWater: 10, ReadBuffer: 1 << 16}).Abort()
 }

@@ -87,10 +87,10 @@ var programs = []program{
 			return func(ctx context.Context) (int, error) { return v, st.task(fn)(ctx) }
 		}
 		st.Go(st.task(st.target(0, func(ctx context.Context) error {
-			got, err := spindle.GatherAll(ctx, one(1, naps), one(2, st.target(1, naps)), one(3, spindle.Yield))
-			for i, settled := range got {
-				if settled.Value != i+1 || settled.Err != nil && err == nil {
-					return fmt.Errorf("%d: %+v, %v", i, settled, err)
+			results, failures, err := spindle.GatherAll(ctx, one(1, naps), one(2, st.target(1, naps)), one(3, spindle.Yield))
+			for i, v := range results {
+				if v != i+1 || failures[i] != nil && err == nil {
+					return fmt.Errorf("%d: %d, %v, %v", i, v, failures[i], err)
 				}
 			}
 			return err

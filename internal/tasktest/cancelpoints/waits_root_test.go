@@ -79,7 +79,7 @@ var rootWaits = []wait{
 		return err
 	})},
 	{name: ".GatherAll", prepare: ready(func(ctx context.Context) error {
-		_, err := spindle.GatherAll(ctx, result, result)
+		_, _, err := spindle.GatherAll(ctx, result, result)
 		return err
 	})},
 	{name: ".ForEach", prepare: ready(func(ctx context.Context) error {
