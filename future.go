@@ -25,8 +25,11 @@ type Future[T any] struct {
 	failure *unawaited // the task's failure, until it is read; nil nearly always
 }
 
-// ErrNotDone is the error of Result when a future has no result yet.
-var ErrNotDone = errors.New("spindle: future is not done")
+var (
+	errNotDone      = errors.New("spindle: future is not done")
+	errNotStarted   = errors.New("spindle: task ended before it had started")
+	errTaskPanicked = errors.New("spindle: the task panicked")
+)
 
 // NewFuture makes a future that Resolve or Reject completes.
 func NewFuture[T any](ctx context.Context) *Future[T] {
@@ -88,8 +91,6 @@ func spawn[T any](n *Nursery, o TaskOptions, fn func(context.Context) (T, error)
 	})
 	return f
 }
-
-var errTaskPanicked = errors.New("spindle: the task panicked")
 
 // Resolve completes the future with a value. It reports false if the future was done.
 func (f *Future[T]) Resolve(value T) bool { return f.complete(value, nil) }
@@ -163,11 +164,11 @@ func (t *Task) awaits() *Task {
 	return t.extra.waits.awaits
 }
 
-// Result returns the result, or ErrNotDone if there is none yet.
+// Result returns the result. It fails if there is none yet; see Done.
 func (f *Future[T]) Result() (T, error) {
 	if !f.done {
 		var zero T
-		return zero, ErrNotDone
+		return zero, errNotDone
 	}
 	f.read()
 	return f.value, f.err
@@ -204,12 +205,9 @@ func (f *Future[T]) Cancel() {
 	f.Reject(context.Canceled)
 }
 
-// ErrNotStarted is the error of Start when the task ended before it called started.
-var ErrNotStarted = errors.New("spindle: task ended before it had started")
-
 // Start runs fn as a task of the nursery and waits until fn calls started, which it does
 // when it is ready. Start returns the argument of started. If fn returns before that, Start
-// fails with its error, or with ErrNotStarted, and the nursery does not fail. If the caller
+// fails, with its error if there is one, and the nursery does not fail. If the caller
 // is cancelled before that, so is the task, and Start waits for its end; if the nursery is full
 // (see SetLimit), fn is not called. It is Trio's nursery.start.
 func Start[T any](ctx context.Context, n *Nursery, fn func(ctx context.Context, started func(T)) error) (T, error) {
@@ -229,7 +227,7 @@ func Start[T any](ctx context.Context, n *Nursery, fn func(ctx context.Context, 
 			return err
 		}
 		if err == nil {
-			err = ErrNotStarted
+			err = errNotStarted
 		}
 		f.Reject(err)
 		return nil

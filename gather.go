@@ -21,27 +21,23 @@ func Gather[T any](ctx context.Context, fns ...func(context.Context) (T, error))
 	return results, nil
 }
 
-// Settled is the result of one function of GatherAll.
-type Settled[T any] struct {
-	Value T
-	Err   error
-}
-
-// GatherAll runs the functions concurrently and returns the result or failure of each, in
-// order. A failure does not cancel the other functions. GatherAll itself fails only if ctx
-// is cancelled. It is asyncio.gather with return_exceptions.
-func GatherAll[T any](ctx context.Context, fns ...func(context.Context) (T, error)) ([]Settled[T], error) {
-	results, next := make([]Settled[T], len(fns)), 0
-	err := gather(ctx, fns, func(ctx context.Context) error {
+// GatherAll runs the functions concurrently and returns the result and the failure of each, in
+// order: failures[i] is nil if fns[i] has not failed. A failure does not cancel the other
+// functions. GatherAll itself fails only if ctx is cancelled. It is asyncio.gather with
+// return_exceptions.
+func GatherAll[T any](ctx context.Context, fns ...func(context.Context) (T, error)) (results []T, failures []error, err error) {
+	next := 0
+	results, failures = make([]T, len(fns)), make([]error, len(fns))
+	err = gather(ctx, fns, func(ctx context.Context) error {
 		i := next
 		next++
-		results[i].Value, results[i].Err = fns[i](ctx)
+		results[i], failures[i] = fns[i](ctx)
 		return nil
 	})
 	if err == nil {
 		err = Checkpoint(ctx)
 	}
-	return results, err
+	return results, failures, err
 }
 
 // gather runs one in as many tasks as there are fns, and names each after one of them. One

@@ -10,7 +10,8 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Sleep waits for at least d. If d is not positive, it only lets other tasks run.
+// Sleep waits for at least d. If d is not positive, it only lets other tasks run. To wait
+// until a moment, call it with when.Sub(Now(ctx)).
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return Yield(ctx)
@@ -22,17 +23,6 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	waits := w.task().waits()
 	waits.timer = waits.loop().CallLater(d, waits.alarm())
 	return w.Park(ctx, "Sleep", (*sleeping)(waits))
-}
-
-// SleepUntil waits until when; see Now. It returns at once if that has passed.
-func SleepUntil(ctx context.Context, when time.Time) error {
-	w, err := NewWaker(ctx)
-	if err != nil {
-		return err
-	}
-	waits := w.task().waits()
-	waits.timer = waits.loop().CallAt(sinceStart(waits.loop(), when), waits.alarm())
-	return w.Park(ctx, "SleepUntil", (*sleeping)(waits))
 }
 
 // sleeping aborts a sleep by cancelling the task's timer.

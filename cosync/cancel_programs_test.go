@@ -3,6 +3,7 @@ package cosync_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -44,7 +45,7 @@ func (f *flow) drain(ctx context.Context, get func(context.Context) (int, error)
 	for n := 0; ; n++ {
 		v, err := get(ctx)
 		switch {
-		case err == cosync.ErrClosed || err == cosync.ErrEnd:
+		case err == cosync.ErrClosed || err == io.EOF:
 			return nil
 		case err != nil:
 			return err

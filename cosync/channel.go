@@ -2,6 +2,7 @@ package cosync
 
 import (
 	"context"
+	"io"
 	"iter"
 
 	"github.com/spindleloop/spindle"
@@ -13,7 +14,7 @@ import (
 // was received.
 //
 // Each end can be cloned, so that each task has its own and closes it when done. When the
-// last sender is closed, receivers get the values that are left, and then ErrEnd. When
+// last sender is closed, receivers get the values that are left, and then io.EOF. When
 // the last receiver is closed, senders get ErrBroken. The channels correspond to Trio's
 // memory channels.
 func NewChannel[T any](capacity int) (*Sender[T], *Receiver[T]) {
@@ -157,12 +158,12 @@ func (s *Sender[T]) Close() {
 	s.closed = true
 	c.sending.failEndpoint(&s.endpoint, ErrClosed)
 	if c.senders--; c.senders == 0 {
-		c.receiving.fail(ErrEnd)
+		c.receiving.fail(io.EOF)
 	}
 }
 
 // Receive waits for a value and removes it from the channel. If Receive fails, it has
-// removed none. It fails with ErrEnd if every sender is closed and all values were
+// removed none. It fails with io.EOF if every sender is closed and all values were
 // received, and with ErrClosed if this receiver is closed.
 func (r *Receiver[T]) Receive(ctx context.Context) (T, error) {
 	c := r.c
@@ -226,7 +227,7 @@ func (r *Receiver[T]) try() (v T, done bool, err error) {
 		w.waker.Wake(nil)
 		return v, true, nil
 	case c.senders == 0:
-		return v, true, ErrEnd
+		return v, true, io.EOF
 	}
 	return v, false, nil
 }
@@ -234,7 +235,7 @@ func (r *Receiver[T]) try() (v T, done bool, err error) {
 // All yields values until the channel ends. If Receive fails otherwise, All yields the
 // error and stops.
 func (r *Receiver[T]) All(ctx context.Context) iter.Seq2[T, error] {
-	return all(ctx, r.Receive, ErrEnd)
+	return all(ctx, r.Receive, io.EOF)
 }
 
 // all yields the values of next until next fails. It yields that error too, unless it is

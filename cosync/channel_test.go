@@ -3,6 +3,7 @@ package cosync_test
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"testing"
 	"time"
@@ -78,7 +79,7 @@ func TestChannelEndsWithItsLastSender(t *testing.T) {
 		if want := []int{0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23}; !slices.Equal(got, want) {
 			t.Errorf("received %v", got)
 		}
-		if _, err := rx.Receive(ctx); err != cosync.ErrEnd {
+		if _, err := rx.Receive(ctx); err != io.EOF {
 			t.Errorf("after the end: %v", err)
 		}
 		return nil
@@ -108,10 +109,10 @@ func TestCloseWithWaiters(t *testing.T) {
 			return func(ctx context.Context) error { return s.Send(ctx, 1) }
 		}
 		tx1, rx1 := cosync.NewChannel[int](0)
-		expect(cosync.ErrEnd, receive(rx1)) // the last sender is closed
+		expect(io.EOF, receive(rx1)) // the last sender is closed
 		own := rx1.Clone()
 		expect(cosync.ErrClosed, receive(own)) // this receiver is closed
-		expect(cosync.ErrEnd, receive(rx1))
+		expect(io.EOF, receive(rx1))
 		tx2, rx2 := cosync.NewChannel[int](0)
 		expect(cosync.ErrBroken, send(tx2)) // the last receiver is closed
 		mine := tx2.Clone()

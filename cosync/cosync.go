@@ -58,9 +58,6 @@ var (
 	ErrClosed = errors.New("cosync: closed")
 	// ErrBroken reports a Send although every receiver of the channel is closed.
 	ErrBroken = errors.New("cosync: every receiver is closed")
-	// ErrEnd reports that every sender of a channel is closed and all values were
-	// received.
-	ErrEnd = errors.New("cosync: end of channel")
 	// ErrWouldBlock reports that a call that does not wait cannot complete now.
 	ErrWouldBlock = errors.New("cosync: would block")
 )

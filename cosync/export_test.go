@@ -1,5 +1,7 @@
 package cosync
 
+import "math"
+
 // The state of objects that have no Statistics of their own, for the tests.
 
 func (b *Barrier) Statistics() Statistics {
@@ -28,7 +30,7 @@ func (m *Mutex) Statistics() Statistics {
 
 func (m *RWMutex) Statistics() Statistics {
 	m.checkReader("RWMutex")
-	s := Statistics{Used: m.readers, Capacity: Unlimited, Waiting: m.waiting.n}
+	s := Statistics{Used: m.readers, Capacity: math.MaxInt, Waiting: m.waiting.n}
 	if m.writing {
 		s.Used = 1
 	}

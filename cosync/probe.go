@@ -1,6 +1,7 @@
 package cosync
 
 import (
+	"math"
 	"reflect"
 
 	"github.com/spindleloop/spindle"
@@ -72,7 +73,7 @@ func (m *mutexProbe) ProbeObject() probe.ObjectInfo {
 
 // ProbeObject describes the mutex.
 func (m *rwmutexProbe) ProbeObject() probe.ObjectInfo {
-	s := Statistics{Used: m.readers, Capacity: Unlimited}
+	s := Statistics{Used: m.readers, Capacity: math.MaxInt}
 	if m.writing {
 		s.Used = 1
 	}
@@ -115,7 +116,7 @@ func (c *channel[T]) ProbeObject() probe.ObjectInfo { return describe("Channel",
 
 // describe describes the object at address.
 func describe(kind string, address any, s Statistics) probe.ObjectInfo {
-	if s.Capacity == Unlimited {
+	if s.Capacity == math.MaxInt {
 		s.Capacity = probe.Unlimited
 	}
 	return probe.ObjectInfo{ID: reflect.ValueOf(address).Pointer(), Kind: kind, Used: s.Used, Capacity: s.Capacity, Known: true}

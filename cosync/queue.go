@@ -3,14 +3,9 @@ package cosync
 import (
 	"context"
 	"iter"
-	"math"
 
 	"github.com/spindleloop/spindle"
 )
-
-// Unlimited is the capacity of a queue that grows without limit. Use it only where
-// something else bounds the number of values.
-const Unlimited = math.MaxInt
 
 // Queue is a bounded queue of values between tasks. NewQueue makes one that is first in,
 // first out. Those of NewStack and NewPriorityQueue have other orders. Waiting tasks are
@@ -24,7 +19,8 @@ type Queue[T any] struct {
 	closed   bool
 }
 
-// NewQueue makes a queue that is first in, first out.
+// NewQueue makes a queue that is first in, first out. For no limit use math.MaxInt, and only
+// where something else bounds the number of values.
 func NewQueue[T any](capacity int) *Queue[T] { return newQueue(capacity, &ring[T]{}) }
 
 // NewStack makes a queue that is last in, first out.

@@ -3,6 +3,7 @@ package cosync_test
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -19,9 +20,9 @@ func TestQueueOrders(t *testing.T) {
 		q    *cosync.Queue[job]
 		less func(a, b job) int
 	}{
-		{"first in, first out", cosync.NewQueue[job](cosync.Unlimited), func(a, b job) int { return a.seq - b.seq }},
-		{"last in, first out", cosync.NewStack[job](cosync.Unlimited), func(a, b job) int { return b.seq - a.seq }},
-		{"by rank", cosync.NewPriorityQueue(cosync.Unlimited, func(a, b job) bool { return a.rank < b.rank }), func(a, b job) int {
+		{"first in, first out", cosync.NewQueue[job](math.MaxInt), func(a, b job) int { return a.seq - b.seq }},
+		{"last in, first out", cosync.NewStack[job](math.MaxInt), func(a, b job) int { return b.seq - a.seq }},
+		{"by rank", cosync.NewPriorityQueue(math.MaxInt, func(a, b job) bool { return a.rank < b.rank }), func(a, b job) int {
 			if a.rank != b.rank {
 				return a.rank - b.rank
 			}

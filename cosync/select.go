@@ -25,7 +25,7 @@ type Case interface {
 }
 
 // Select waits until one of the cases can complete, performs it, and returns its index.
-// The other cases have no effect. The error is that of the case: ErrEnd, ErrBroken or
+// The other cases have no effect. The error is that of the case: io.EOF, ErrBroken or
 // ErrClosed of its channel. If ctx is cancelled, no case has any effect, and the index
 // is -1.
 //

@@ -3,6 +3,7 @@ package cosync_test
 import (
 	"context"
 	"errors"
+	"io"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func TestSelectTakesWhatIsReady(t *testing.T) {
 		tx.Close()
 		check(0, cosync.ErrClosed, cosync.Send(tx, 1), cosync.Recv(rx, &v))
 		check(0, nil, cosync.Recv(rx, &v))
-		check(0, cosync.ErrEnd, cosync.Recv(rx, &v))
+		check(0, io.EOF, cosync.Recv(rx, &v))
 		if v != 9 {
 			t.Errorf("at the end v is %d", v)
 		}
@@ -87,7 +88,7 @@ func TestSelectWaitsForTheFirst(t *testing.T) {
 			}
 		}
 		i, err := cosync.Select(ctx, cosync.After(time.Hour), cosync.Recv(rx, &v))
-		if i != 1 || err != cosync.ErrEnd || v != 5 {
+		if i != 1 || err != io.EOF || v != 5 {
 			t.Errorf("case %d, %v, value %d", i, err, v)
 		}
 		return nil

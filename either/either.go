@@ -15,12 +15,12 @@
 //
 // The caller decides: if ctx comes from a task, and the task calls, the functions of that nursery
 // are tasks of its loop. Otherwise each is a goroutine. Goroutines run at the same time, so that
-// state which they share needs a Mutex, even if it does not change across waits.
+// state which they share needs a Mutex, even if it does not change across waits. For a queue, use a
+// cosync.Inbox, which works in tasks, on goroutines and between them.
 //
-// Errors are alike: cancellations match context.Canceled, time-outs spindle.ErrTimeout, closed
-// queues cosync.ErrClosed, and several failures are a *spindle.Errors. There is one difference: on
-// goroutines, waits fail with context.Cause(ctx), and a cause that the program has set need not
-// match context.Canceled.
+// Errors are alike: cancellations match context.Canceled, time-outs spindle.ErrTimeout, and several
+// failures are a *spindle.Errors. There is one difference: on goroutines, waits fail with
+// context.Cause(ctx), and a cause that the program has set need not match context.Canceled.
 //
 // Programs that run on a loop only need none of this: use packages spindle and cosync.
 package either
@@ -28,7 +28,6 @@ package either
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/spindleloop/spindle"
@@ -39,7 +38,8 @@ func inTask(ctx context.Context) bool {
 	return spindle.ScopeOf(ctx) != nil && spindle.LoopOf(ctx).Owns()
 }
 
-// Sleep waits for d, or until ctx ends.
+// Sleep waits for d, or until ctx ends. If d is not positive, it only lets other tasks or
+// goroutines run.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if inTask(ctx) {
 		return spindle.Sleep(ctx, d)
@@ -64,15 +64,6 @@ func Checkpoint(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return nil
-}
-
-// Yield lets other tasks or goroutines run. It fails if ctx has ended.
-func Yield(ctx context.Context) error {
-	if inTask(ctx) {
-		return spindle.Yield(ctx)
-	}
-	runtime.Gosched()
-	return Checkpoint(ctx)
 }
 
 // Blocking calls work, which may block: for a task on a worker of the loop, for a goroutine directly.

@@ -38,7 +38,7 @@ func backends(t *testing.T, program func(t *testing.T, ctx context.Context) erro
 // crawl is a program of a library: workers take jobs from a queue, each job has a time-out, and
 // the results are kept under a lock.
 func crawl(ctx context.Context, jobs []time.Duration, limit time.Duration) (summary string, err error) {
-	queue := either.NewQueue[time.Duration](2)
+	queue := cosync.NewInbox[time.Duration](2)
 	var mu either.Mutex
 	var results []string
 	err = either.WithNursery(ctx, func(ctx context.Context, n *either.Nursery) error {
@@ -155,7 +155,7 @@ func TestPanics(t *testing.T) {
 // TestCancellation: waits fail in a context that has ended, and when it ends.
 func TestCancellation(t *testing.T) {
 	waits := func() map[string]func(context.Context) error {
-		full, empty := either.NewQueue[int](1), either.NewQueue[int](1)
+		full, empty := cosync.NewInbox[int](1), cosync.NewInbox[int](1)
 		var mu either.Mutex
 		return map[string]func(context.Context) error{
 			"Sleep":      func(ctx context.Context) error { return either.Sleep(ctx, time.Hour) },
@@ -163,7 +163,7 @@ func TestCancellation(t *testing.T) {
 			"Put":        func(ctx context.Context) error { return errors.Join(full.Put(ctx, 1), full.Put(ctx, 2)) },
 			"Lock":       func(ctx context.Context) error { return errors.Join(mu.Lock(ctx), mu.Lock(ctx)) },
 			"Checkpoint": either.Checkpoint,
-			"Yield":      either.Yield,
+			"Yield":      func(ctx context.Context) error { return either.Sleep(ctx, 0) },
 			"Blocking": func(ctx context.Context) error {
 				_, err := either.Blocking(ctx, func() (int, error) { return 0, nil })
 				return err
@@ -190,17 +190,18 @@ func TestCancellation(t *testing.T) {
 	})
 }
 
-// TestQueues: values that are left are got after Close, and a Put that waits fails.
-func TestQueues(t *testing.T) {
+// TestInboxAsQueue: a cosync.Inbox does the same on every backend. Values that are left are got after
+// Close, and a Put that waits fails.
+func TestInboxAsQueue(t *testing.T) {
 	backends(t, func(t *testing.T, ctx context.Context) error {
-		q := either.NewQueue[int](1)
-		unused := either.NewQueue[int](1)
+		q := cosync.NewInbox[int](1)
+		unused := cosync.NewInbox[int](1)
 		unused.Close()
 		if _, err := unused.Get(ctx); err != cosync.ErrClosed {
 			t.Errorf("a queue that was closed before its first use: %v", err)
 		}
 		return either.WithNursery(ctx, func(ctx context.Context, n *either.Nursery) error {
-			failed := either.NewQueue[error](1)
+			failed := cosync.NewInbox[error](1)
 			if err := q.Put(ctx, 1); err != nil {
 				return err
 			}

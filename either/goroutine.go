@@ -3,6 +3,7 @@ package either
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 )
 
@@ -14,6 +15,10 @@ func now() time.Time { return time.Now() }
 func sleep(ctx context.Context, d time.Duration) error {
 	if err := Checkpoint(ctx); err != nil {
 		return err
+	}
+	if d <= 0 {
+		runtime.Gosched()
+		return nil
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()

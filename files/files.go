@@ -124,13 +124,10 @@ func (f *File) taskContext(op string) context.Context {
 // call calls fn on a worker for a task, and directly for another goroutine.
 func (f *File) call(op string, fn func() error) error {
 	if ctx := f.taskContext(op); ctx != nil {
-		return work(ctx, op, f.Name(), fn)
+		return work(ctx, op, f.f.Name(), fn)
 	}
 	return fn()
 }
-
-// Name returns the name that the file was opened with.
-func (f *File) Name() string { return f.f.Name() }
 
 // Read reads up to len(p) bytes. At the end of the file it returns io.EOF.
 func (f *File) Read(p []byte) (n int, err error) {
@@ -192,6 +189,6 @@ func (f *File) Close() error {
 	})
 }
 
-// OSFile returns the underlying os.File, for operations that this package lacks. Use it
+// OSFile returns the underlying os.File, for operations that this package lacks, such as Name. Use it
 // inside spindle.Blocking.
 func (f *File) OSFile() *os.File { return f.f }

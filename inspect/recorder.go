@@ -7,13 +7,16 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Recorder takes snapshots of loops that are suspended. It is for package sim: use
-// sim.World.Inspect and sim.World.InspectEvery.
+// Internal returns a recorder for package sim, which has sim.World.Inspect and
+// sim.World.InspectEvery. It is not for other code.
+func Internal() *recorder { return new(recorder) }
+
+// recorder takes snapshots of loops that are suspended.
 //
 // A snapshot depends only on what the loops have done. Where other snapshots identify
-// objects by their addresses, those of a Recorder number them in the order in which they
+// objects by their addresses, those of a recorder number them in the order in which they
 // were first seen.
-type Recorder struct {
+type recorder struct {
 	sources map[*loop.Loop]*source
 	numbers map[uintptr]uintptr // of objects in the last snapshot, by their address
 	next    uintptr
@@ -21,7 +24,7 @@ type Recorder struct {
 
 // Attach turns accounting of tasks on for a loop. It runs on the loop, or while the loop is
 // suspended.
-func (r *Recorder) Attach(l *loop.Loop) {
+func (r *recorder) Attach(l *loop.Loop) {
 	l.Internal().EachValue(func(v any) {
 		if tasks, ok := v.(probe.Tasks); ok {
 			tasks.Attach(true)
@@ -32,7 +35,7 @@ func (r *Recorder) Attach(l *loop.Loop) {
 
 // Take takes a snapshot of loops. The time is the one that has passed since begin. Describe returns
 // the identity of a loop, and whether its host is paused.
-func (r *Recorder) Take(begin time.Time, at time.Duration, loops []*loop.Loop, describe func(*loop.Loop) (id string, paused bool)) *SnapshotAnswer {
+func (r *recorder) Take(begin time.Time, at time.Duration, loops []*loop.Loop, describe func(*loop.Loop) (id string, paused bool)) *SnapshotAnswer {
 	known := r.sources
 	r.sources = make(map[*loop.Loop]*source) // closed loops are forgotten
 	var all []capture
@@ -90,7 +93,7 @@ func (s *source) captureAt(at time.Duration) capture {
 
 // number replaces the addresses of objects by numbers. The tasks keep the objects of the last
 // snapshot (probe.Tasks.Pin), so an address that was in it belongs to the same object.
-func (r *Recorder) number(all []capture) {
+func (r *recorder) number(all []capture) {
 	before := r.numbers
 	r.numbers = make(map[uintptr]uintptr)
 	number := func(address *uintptr) {

@@ -2,6 +2,7 @@ package inspect_test
 
 import (
 	"context"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -170,7 +171,7 @@ func TestObjectsKeepTheirNames(t *testing.T) {
 	run(t, "names", func(ctx context.Context, outside func(func())) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			tx, _ := cosync.NewChannel[int](0)
-			queue := cosync.NewQueue[int](cosync.Unlimited)
+			queue := cosync.NewQueue[int](math.MaxInt)
 			n.GoWith(spindle.TaskOptions{Name: "sender"}, func(ctx context.Context) error { return tx.Send(ctx, 1) })
 			n.GoWith(spindle.TaskOptions{Name: "getter"}, func(ctx context.Context) error { _, err := queue.Get(ctx); return err })
 			outside(func() {

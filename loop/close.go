@@ -8,8 +8,8 @@ import (
 	"github.com/spindleloop/spindle/loop/internal/wheel"
 )
 
-// Close releases the loop. It fails with ErrRunning while the loop runs, and with
-// ErrClosed the second time. Watched descriptors stay open. Timers that have not fired are
+// Close releases the loop. It fails while the loop runs, and with ErrClosed the second
+// time. Watched descriptors stay open. Timers that have not fired are
 // dropped. Callbacks and jobs that were accepted and will never run are reported by a
 // *LostError, which names them. Tasks of package spindle that still wait are ended, and
 // reported if they had to be forced. Close does not wait for a job that is running.
@@ -21,7 +21,7 @@ func (l *Loop) Close() (err error) {
 		if l.isClosed() {
 			return ErrClosed
 		}
-		return ErrRunning
+		return errRunning
 	}
 	defer func() { err = l.endClose() }() // even if a callback calls runtime.Goexit
 	l.closing = true

@@ -7,6 +7,7 @@ import (
 	"weak"
 
 	"github.com/spindleloop/spindle/internal/goid"
+	"github.com/spindleloop/spindle/internal/kernel"
 )
 
 // process is what Spindle's own packages ask about all loops of the process.
@@ -14,6 +15,13 @@ type process struct{}
 
 // Internal is for Spindle's own packages, like Loop.Internal.
 func Internal() process { return process{} }
+
+// WithKernel returns o for a loop on another kernel, which the loop closes. Package sim uses it
+// to run loops in a simulated world.
+func (process) WithKernel(o Options, k *kernel.Kernel) Options {
+	o.kernel = k
+	return o
+}
 
 // Current returns the loop that the caller runs on: in a callback, in a task, or in the
 // goroutine that steps the loop, within the step. It returns nil elsewhere. Any goroutine

@@ -3,6 +3,7 @@ package loop
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"path"
 	"strings"
@@ -13,13 +14,6 @@ import (
 var (
 	// ErrClosed is returned by calls on a closed loop.
 	ErrClosed = errors.New("loop: closed")
-	// ErrRunning is returned by Close while the loop is running.
-	ErrRunning = errors.New("loop: running; Stop it and wait for Run to return")
-	// ErrExists means that a descriptor is watched already. If that is unexpected,
-	// a descriptor was closed before its watch was removed, and its number reused.
-	ErrExists = errors.New("loop: descriptor is watched already (or was closed before its watch was removed)")
-	// ErrNotWatched means that a watch was cancelled, or never existed.
-	ErrNotWatched = errors.New("loop: descriptor is not watched")
 	// ErrNotPollable means that a descriptor can never be waited for: regular files
 	// and directories are always ready. Use Offload for them.
 	ErrNotPollable = errors.New("loop: descriptor cannot be polled (a regular file or directory? use Offload)")
@@ -29,6 +23,22 @@ var (
 	// runtime.Goexit (as t.FailNow does).
 	ErrGoexit = errors.New("runtime.Goexit")
 )
+
+var (
+	errRunning    = errors.New("loop: running; Stop it and wait for Run to return")
+	errNotWatched = errors.New("loop: descriptor is not watched")
+)
+
+// errExists is a descriptor that is watched already. It matches fs.ErrExist.
+var errExists = watchExists{}
+
+type watchExists struct{}
+
+func (watchExists) Error() string {
+	return "loop: descriptor is watched already (or was closed before its watch was removed)"
+}
+
+func (watchExists) Is(target error) bool { return target == fs.ErrExist }
 
 // opError returns err with the operation that failed, and its descriptor.
 func opError(op string, fd int, err error) error { return &failure{op, fd, err} }

@@ -26,7 +26,7 @@ func NewGroup(n int, opts Options) (*Group, error) {
 	if opts.kernel != nil {
 		runner, ok := opts.kernel.Poller.(kernel.GroupRunner)
 		if !ok {
-			panic("loop: NewGroup with Options.WithKernel: loops cannot share a real kernel")
+			panic("loop: NewGroup with a kernel of Internal: loops cannot share a real kernel")
 		}
 		g.sim = runner
 	}
@@ -160,11 +160,11 @@ func (l *Loop) load() int {
 	return int(l.watches.active.Load()) + l.inbox.len() + jobs
 }
 
-// Close closes every loop. While a loop runs, it fails with ErrRunning and closes none.
+// Close closes every loop. While a loop runs, it fails and closes none.
 func (g *Group) Close() error {
 	for _, l := range g.loops {
 		if l.isRunning() {
-			return ErrRunning
+			return errRunning
 		}
 	}
 	errs := make([]error, 0, len(g.loops))

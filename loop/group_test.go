@@ -3,6 +3,7 @@ package loop_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"syscall"
@@ -165,7 +166,7 @@ func TestGroupCloseIsAllOrNothing(t *testing.T) {
 	g := newGroup(t, 2)
 	one := g.Loops()[1]
 	one.CallSoon(func() {
-		if err := g.Close(); err != loop.ErrRunning {
+		if err := g.Close(); fmt.Sprint(err) != "loop: running; Stop it and wait for Run to return" {
 			t.Errorf("close while one runs: %v", err)
 		}
 		one.Stop()

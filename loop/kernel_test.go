@@ -46,7 +46,7 @@ func newScripted(t *testing.T, opts loop.Options) (*loop.Loop, *scripted) {
 	}
 	s := &scripted{Poller: k.Poller, Workers: k.Workers}
 	k.Poller, k.Workers = s, s
-	opts = opts.WithKernel(k)
+	opts = loop.Internal().WithKernel(opts, k)
 	l, err := loop.New(opts)
 	if err != nil {
 		t.Fatal(err)

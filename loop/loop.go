@@ -107,14 +107,7 @@ type Options struct {
 	// that packages transport and stream lend are overwritten when the loan ends.
 	Debug bool
 
-	kernel *kernel.Kernel // of WithKernel; nil for the real one
-}
-
-// WithKernel returns o for a loop on another kernel, which the loop closes. It is for
-// Spindle's own packages: package sim uses it to run loops in a simulated world.
-func (o Options) WithKernel(k *kernel.Kernel) Options {
-	o.kernel = k
-	return o
+	kernel *kernel.Kernel // of Internal().WithKernel; nil for the real one
 }
 
 // Loop is an event loop. Make one with New.

@@ -75,7 +75,7 @@ func newVirtual(tb testing.TB, opts loop.Options) (*loop.Loop, *virtual) {
 	}
 	v := &virtual{Poller: k.Poller}
 	k.Poller, k.Clock = v, v
-	opts = opts.WithKernel(k)
+	opts = loop.Internal().WithKernel(opts, k)
 	return newLoop(tb, opts), v
 }
 
@@ -96,6 +96,7 @@ func wantPanic(t *testing.T, words string, fn func()) {
 
 func TestCloseWhileRunningIsRefused(t *testing.T) {
 	l := newLoop(t, loop.Options{})
+	const running = "loop: running; Stop it and wait for Run to return"
 	var inside, other error
 	l.CallSoon(func() {
 		inside = l.Close()
@@ -105,7 +106,7 @@ func TestCloseWhileRunningIsRefused(t *testing.T) {
 		l.Stop()
 	})
 	run(t, l)
-	if inside != loop.ErrRunning || other != loop.ErrRunning {
+	if fmt.Sprint(inside) != running || fmt.Sprint(other) != running {
 		t.Fatalf("close while running: %v, %v", inside, other)
 	}
 	if err := l.Close(); err != nil {
@@ -182,7 +183,7 @@ func TestUseAfterClose(t *testing.T) {
 	if handle.Cancel() || timer.Cancel() || watch.Cancel() {
 		t.Error("cancelled something on a closed loop")
 	}
-	if err := watch.Modify(loop.Readable, loop.Level); err != loop.ErrNotWatched {
+	if err := watch.Modify(loop.Readable, loop.Level); fmt.Sprint(err) != "loop: descriptor is not watched" {
 		t.Errorf("Modify: %v", err)
 	}
 }

@@ -169,7 +169,7 @@ func TestJobsThatHadNotBegunDoNotBeginAfterClose(t *testing.T) {
 	}
 	workers := joined{make(chan struct{})}
 	k.Workers = workers
-	l := newLoop(t, loop.Options{Workers: 1}.WithKernel(k))
+	l := newLoop(t, loop.Internal().WithKernel(loop.Options{Workers: 1}, k))
 	begun, release := make(chan struct{}), make(chan struct{})
 	late := false
 	none := func(int, error) {}

@@ -53,8 +53,9 @@ func (h *halves) Ready(Ready) {}
 
 // Watch calls fn on the loop whenever fd is ready for what in says, as often as mode
 // says. The descriptor should be non-blocking. The caller closes it, after Cancel. Watch
-// fails with an error that wraps ErrExists if fd is watched already, EBADF if it is not open,
-// ErrNotPollable if it can never be waited for.
+// fails with an error that wraps EBADF if fd is not open, and ErrNotPollable if it can never be
+// waited for. The error matches fs.ErrExist if fd is watched already; if that is unexpected, a
+// descriptor was closed before its watch was removed, and its number reused.
 func (l *Loop) Watch(fd int, in Ready, mode Mode, fn func(Ready)) (Watch, error) {
 	l.only("Watch")
 	if fn == nil {
@@ -78,7 +79,7 @@ func checkInterest(in Ready, mode Mode) {
 func (w Watch) Modify(in Ready, mode Mode) error {
 	row := w.row("Watch.Modify")
 	if row == nil {
-		return ErrNotWatched
+		return errNotWatched
 	}
 	checkInterest(in, mode)
 	if err := w.l.modifyWatch(row, w.tok, kernel.Interest(in), mode); err != nil {
@@ -133,7 +134,7 @@ func (l *Loop) addHalf(op string, fd int, in kernel.Interest, fn func()) error {
 		h = l.newHalves()
 		_, err = l.watch(fd, in, Level, h)
 	} else if h, _ = row.watcher.(*halves); h == nil || row.interest&in != 0 {
-		err = ErrExists
+		err = errExists
 	} else {
 		err = l.modifyWatch(row, tok, row.interest|in, Level)
 	}

@@ -2,6 +2,8 @@ package loop_test
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -85,19 +87,19 @@ func TestAddedTwiceIsAnError(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := l.AddReader(fds[0], nop)
-		if !errors.Is(err, loop.ErrExists) {
+		if !errors.Is(err, fs.ErrExist) {
 			t.Errorf("second reader: %v", err)
 		}
 		if text := err.Error(); !strings.HasPrefix(text, "loop: AddReader: fd ") || strings.Count(text, "loop:") != 1 {
 			t.Errorf("text %q", text)
 		}
-		if _, err := l.Watch(fds[0], loop.Readable, loop.Level, func(loop.Ready) {}); !errors.Is(err, loop.ErrExists) {
+		if _, err := l.Watch(fds[0], loop.Readable, loop.Level, func(loop.Ready) {}); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("watch beside a reader: %v", err)
 		}
 		if _, err := l.Watch(fds[1], loop.Readable, loop.Level, func(loop.Ready) {}); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.AddWriter(fds[1], nop); !errors.Is(err, loop.ErrExists) {
+		if err := l.AddWriter(fds[1], nop); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("writer beside a watch: %v", err)
 		}
 		if l.RemoveReader(fds[1]) {
@@ -290,7 +292,7 @@ func TestOneShotAndModify(t *testing.T) {
 		if !w.Cancel() || w.Cancel() {
 			t.Error("Cancel: want true, then false")
 		}
-		if err := w.Modify(loop.Readable, loop.Level); err != loop.ErrNotWatched {
+		if err := w.Modify(loop.Readable, loop.Level); fmt.Sprint(err) != "loop: descriptor is not watched" {
 			t.Errorf("Modify of a cancelled watch: %v", err)
 		}
 	})

@@ -40,7 +40,7 @@ type watches struct {
 }
 
 // watch calls w whenever fd is ready in a direction of in, as often as mode says. It fails
-// with ErrExists, with ErrNotPollable, or with an error of the kernel.
+// with fs.ErrExist, with ErrNotPollable, or with an error of the kernel.
 func (l *Loop) watch(fd int, in kernel.Interest, mode Mode, w watcher) (kernel.Token, error) {
 	l.only("Watch")
 	if fd < 0 || fd > math.MaxInt32 {
@@ -48,7 +48,7 @@ func (l *Loop) watch(fd int, in kernel.Interest, mode Mode, w watcher) (kernel.T
 	}
 	s := &l.watches
 	if row, _ := s.find(fd); row != nil {
-		return 0, ErrExists
+		return 0, errExists
 	}
 	row, tok := s.take()
 	if err := l.k.Add(fd, tok, in, mode); err != nil {
@@ -101,9 +101,9 @@ func watchError(err error) error {
 	case syscall.EPERM:
 		return ErrNotPollable
 	case syscall.EEXIST:
-		return ErrExists
+		return errExists
 	case syscall.ENOENT:
-		return ErrNotWatched
+		return errNotWatched
 	}
 	return err
 }

@@ -2,6 +2,8 @@ package loop_test
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"testing"
@@ -32,7 +34,7 @@ func TestSuspendedWatch(t *testing.T) {
 		if _, err := c.Watch(fd, kernel.Read, kernel.Edge, e); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Watch(fd, kernel.Read, kernel.Edge, e); err != loop.ErrExists {
+		if _, err := c.Watch(fd, kernel.Read, kernel.Edge, e); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("a second watch: %v", err)
 		}
 		if err := errors.Join(c.SetInterest(fd, 0), c.SetInterest(fd, 0)); err != nil {
@@ -55,7 +57,7 @@ func TestSuspendedWatch(t *testing.T) {
 		c.Unwatch(fd)
 		c.Unwatch(fd)
 		c.EachWatcher(func(interface{ Ready(kernel.Ready) }) { t.Error("a watch is left") })
-		if err := c.SetInterest(fd, kernel.Read); err != loop.ErrNotWatched || c.Watched() != 0 {
+		if err := c.SetInterest(fd, kernel.Read); fmt.Sprint(err) != "loop: descriptor is not watched" || c.Watched() != 0 {
 			t.Errorf("after Unwatch: %v, %d watched", err, c.Watched())
 		}
 	}

@@ -43,7 +43,7 @@ func (p *Process) copy(n *spindle.Nursery, which int, do func(*stream.Conn) erro
 				conn.Close()
 			}()
 			err := do(conn)
-			if errors.Is(err, ErrTooMuchOutput) {
+			if errors.Is(err, errTooMuchOutput) {
 				p.Kill() // the child might never notice otherwise
 			}
 			if p.copyErr == nil && !s.Caught() && s.Err() == nil && !p.terminated {

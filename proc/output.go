@@ -9,7 +9,7 @@ import (
 // Output runs the process and returns its standard output. If Stderr is nil, the end
 // of the standard error is in the Stderr field of the *exec.ExitError. Otherwise
 // Output works like Run. With an error, it returns the output so far. If there is
-// more than MaxOutput, the error is ErrTooMuchOutput.
+// more than MaxOutput, Output fails.
 func (c *Cmd) Output(ctx context.Context) ([]byte, error) {
 	if c.Stdout != nil {
 		panic("proc: Output with Stdout set")
@@ -61,7 +61,7 @@ func (o *capture) Write(p []byte) (int, error) {
 	o.text = append(o.text, p[:n]...)
 	if n < len(p) {
 		o.exceeded = true
-		return n, ErrTooMuchOutput
+		return n, errTooMuchOutput
 	}
 	return n, nil
 }
@@ -70,7 +70,7 @@ func (o *capture) Write(p []byte) (int, error) {
 // a child that was killed because of its output.
 func (o *capture) resultError(err error) error {
 	if exit := (*exec.ExitError)(nil); o.exceeded && errors.As(err, &exit) {
-		return ErrTooMuchOutput
+		return errTooMuchOutput
 	}
 	return err
 }

@@ -55,11 +55,8 @@ import (
 )
 
 var (
-	// ErrTooMuchOutput means that a child wrote more than Cmd.MaxOutput.
-	ErrTooMuchOutput = errors.New("proc: too much output")
-	// ErrAbandoned means that a run ended before the child's exit was known. The
-	// child was killed.
-	ErrAbandoned = errors.New("proc: the run ended before the process, which was killed")
+	errTooMuchOutput = errors.New("proc: too much output")
+	errAbandoned     = errors.New("proc: the run ended before the process, which was killed")
 )
 
 // Cmd describes a program to run. Its fields mean what they mean in os/exec. A Cmd

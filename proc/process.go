@@ -244,7 +244,7 @@ func (p *Process) finish() {
 // abandon kills the child and leaves its exit state unknown.
 func (p *Process) abandon() {
 	p.finished = true
-	p.waitErr = ErrAbandoned
+	p.waitErr = errAbandoned
 	p.terminated = true
 	p.Kill()
 	p.exitWatch.detach(p.l, p.child)

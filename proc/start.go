@@ -101,7 +101,7 @@ func (s *starter) start() (*os.Process, error) {
 	s.child, s.started = child, true
 	if s.abandoned { // the task was made to exit meanwhile
 		s.cleanUp()
-		return nil, ErrAbandoned
+		return nil, errAbandoned
 	}
 	return child, err
 }

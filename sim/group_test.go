@@ -167,7 +167,7 @@ func TestAGroupEnds(t *testing.T) {
 // TestAGroupWithoutAWorld: a group runs on a process that drives its world itself.
 func TestAGroupWithoutAWorld(t *testing.T) {
 	var from []int
-	err := group(loop.Options{Watchdog: -1}.WithKernel(simkernel.NewKernel()), 3, func(g *loop.Group) {
+	err := group(loop.Internal().WithKernel(loop.Options{Watchdog: -1}, simkernel.NewKernel()), 3, func(g *loop.Group) {
 		loops := g.Loops()
 		loops[0].CallLater(time.Second, func() {
 			from = append(from, 0)

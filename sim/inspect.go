@@ -69,10 +69,16 @@ func (w *World) messages() (all []inspectapi.Message) {
 	return all
 }
 
+// snapshots is the recorder of package inspect.
+type snapshots interface {
+	Attach(l *loop.Loop)
+	Take(begin time.Time, at time.Duration, loops []*loop.Loop, describe func(*loop.Loop) (id string, paused bool)) *inspect.SnapshotAnswer
+}
+
 // recorder is the observer of a world.
 type recorder struct {
 	w      *World
-	core   inspect.Recorder
+	core   snapshots
 	wanted []wantedSnapshot          // of Inspect, by time
 	every  time.Duration             // of InspectEvery; 0 for never
 	next   time.Duration             // when it is due

@@ -18,7 +18,7 @@ import (
 func impatient(w *sim.World) {
 	asked := 0
 	server, client := w.Host("server"), w.Host("client")
-	w.Faults = sim.Faults{For: w.Length(20 * time.Second), PartitionEvery: 2 * time.Second, PauseEvery: 3 * time.Second, Lasting: time.Second}
+	w.Faults = sim.Faults{For: time.Duration(w.Amount("length", 20_000)) * time.Millisecond, PartitionEvery: 2 * time.Second, PauseEvery: 3 * time.Second, Lasting: time.Second}
 	server.Serve(func(ctx context.Context) error {
 		ln, err := stream.Listen(ctx, "tcp", ":80")
 		if err != nil {

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 )
 
 // Search looks for a seed that makes a world fail. In a test, use Explore. A Search
@@ -284,16 +283,6 @@ func (w *World) Amount(name string, most int) int {
 	}
 	w.amounts = append(w.amounts, a)
 	return a.n
-}
-
-// Length returns how long the run is to last: most for most seeds, and less in a failure that
-// is shrunk. It is an Amount of milliseconds with the name "length". Use it for worlds that
-// run for a time:
-//
-//	length := w.Length(time.Minute)
-//	w.Faults = sim.Faults{For: length, CrashEvery: 5 * time.Second}
-func (w *World) Length(most time.Duration) time.Duration {
-	return time.Duration(w.Amount("length", max(1, int(most/time.Millisecond)))) * time.Millisecond
 }
 
 // Parts returns what the failure needs: the numbers of scheduled faults, the names of

@@ -227,5 +227,5 @@ func withReported(w *simkernel.World, err error) error {
 // optionsOf returns the options of a loop on a simulated kernel. The watchdog is
 // off because it measures real time.
 func optionsOf(name string, k *kernel.Kernel) loop.Options {
-	return loop.Options{Name: name, Watchdog: -1}.WithKernel(k)
+	return loop.Internal().WithKernel(loop.Options{Name: name, Watchdog: -1}, k)
 }

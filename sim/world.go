@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/internal/simkernel"
 )
@@ -65,7 +66,9 @@ type World struct {
 }
 
 // NewWorld makes a world in which the seed determines every choice.
-func NewWorld(seed uint64) *World { return &World{core: simkernel.New(seed)} }
+func NewWorld(seed uint64) *World {
+	return &World{core: simkernel.New(seed), recorder: recorder{core: inspect.Internal()}}
+}
 
 // Seed returns the seed that the world was made with.
 func (w *World) Seed() uint64 { return w.core.Seed() }
@@ -97,8 +100,7 @@ func (w *World) RunFor(d time.Duration) error {
 	return w.drive(func() bool { return over })
 }
 
-// ErrTimeout reports that a condition was not met in time.
-var ErrTimeout = errors.New("sim: condition not met in time")
+var errTimeout = errors.New("sim: condition not met in time")
 
 // drive drives the world until done returns true or something has failed.
 func (w *World) drive(done func() bool) error {
@@ -270,7 +272,7 @@ func (w *World) Always(name string, holds func() error) {
 	w.checks = append(w.checks, check{name: name, holds: holds})
 }
 
-// Eventually makes the run fail with ErrTimeout unless cond becomes true within the
+// Eventually makes the run fail unless cond becomes true within the
 // given time from now. Run waits for it, even after every program has returned.
 func (w *World) Eventually(name string, within time.Duration, cond func() bool) {
 	w.checks = append(w.checks, check{name: name, cond: cond, deadline: w.Now() + within})
@@ -296,7 +298,7 @@ func (w *World) check() error {
 			w.checks = append(w.checks[:i], w.checks[i+1:]...)
 			i--
 		case w.Now() > c.deadline:
-			w.failure = fmt.Errorf("%w: %s, deadline %v", ErrTimeout, c.name, c.deadline)
+			w.failure = fmt.Errorf("%w: %s, deadline %v", errTimeout, c.name, c.deadline)
 			return w.failure
 		}
 	}

@@ -114,7 +114,7 @@ func TestCopyWithoutSplice(t *testing.T) {
 		if k.Sockets = (noNative{k.Sockets}); half {
 			k.Sockets = h
 		}
-		run(t, spindle.Options{Loop: loop.Options{}.WithKernel(k)}, func(ctx context.Context) error {
+		run(t, spindle.Options{Loop: loop.Internal().WithKernel(loop.Options{}, k)}, func(ctx context.Context) error {
 			copied(t, ctx, "tcp", 3<<20, false, ioCopy)
 			copied(t, ctx, "tcp", 4<<20, true, ioCopy)
 			return nil

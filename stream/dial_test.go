@@ -176,7 +176,7 @@ func TestDialTriesAllAddresses(t *testing.T) {
 			k, err := kernel.Open(backend)
 			check(t, err)
 			k.Resolver = oneName{[]netip.Addr{netip.MustParseAddr("127.0.0.3"), netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.5")}}
-			run(t, spindle.Options{Loop: loop.Options{}.WithKernel(k)}, func(ctx context.Context) error {
+			run(t, spindle.Options{Loop: loop.Internal().WithKernel(loop.Options{}, k)}, func(ctx context.Context) error {
 				ln, err := stream.Listen(ctx, "tcp", "127.0.0.5:"+service) // an address that is used nowhere else
 				check(t, err)
 				c, err := stream.Dial(ctx, "tcp", "many:"+service)

@@ -51,7 +51,7 @@ func TestGoroutinesAndTasksNeverInParallel(t *testing.T) {
 			check(t, err)
 			s := &serialKernel{Sockets: k.Sockets}
 			k.Sockets = s
-			run(t, spindle.Options{Loop: loop.Options{}.WithKernel(k)}, func(ctx context.Context) error {
+			run(t, spindle.Options{Loop: loop.Internal().WithKernel(loop.Options{}, k)}, func(ctx context.Context) error {
 				a, b := pair(t, ctx, "unix")
 				const each, rounds = 4, 50
 				read := make(chan int, 2*each)

@@ -106,7 +106,7 @@ func TestAcceptOutOfDescriptors(t *testing.T) {
 	check(t, err)
 	f := &outOfFDs{Sockets: k.Sockets, failures: 3}
 	k.Sockets = f
-	run(t, spindle.Options{Loop: loop.Options{}.WithKernel(k)}, func(ctx context.Context) error {
+	run(t, spindle.Options{Loop: loop.Internal().WithKernel(loop.Options{}, k)}, func(ctx context.Context) error {
 		ln := listen(t, ctx, "tcp")
 		_, err := stream.Dial(ctx, "tcp", ln.Addr().String())
 		check(t, err)
@@ -231,7 +231,7 @@ func TestListenWithoutIPv6(t *testing.T) {
 	k, err := kernel.Open("")
 	check(t, err)
 	k.Sockets = noIPv6{k.Sockets}
-	run(t, spindle.Options{Loop: loop.Options{}.WithKernel(k)}, func(ctx context.Context) error {
+	run(t, spindle.Options{Loop: loop.Internal().WithKernel(loop.Options{}, k)}, func(ctx context.Context) error {
 		ln, err := stream.Listen(ctx, "tcp", ":0")
 		check(t, err)
 		p, err := stream.ListenPacket(ctx, "udp", ":0")

@@ -28,7 +28,7 @@ func withResolver(t *testing.T, r resolver, program func(context.Context) error)
 		t.Fatal(err)
 	}
 	k.Resolver = r
-	err = spindle.Options{Loop: loop.Options{}.WithKernel(k)}.Run(t.Context(), program)
+	err = spindle.Options{Loop: loop.Internal().WithKernel(loop.Options{}, k)}.Run(t.Context(), program)
 	if err != nil { // an abandoned lookup may outlive the run
 		t.Error(err)
 	}

@@ -38,20 +38,14 @@ func (c *Conn) setOption(o kernel.Option, value int) error {
 	return c.onLoop("set", func() error { return c.registry().K.SetOption(c.socket.FD(), o, value) })
 }
 
-// Cred identifies the process at the other end of a Unix socket.
-type Cred struct {
-	PID      int // the process that connected or listened
-	UID, GID int // its user and group
-}
-
-// PeerCred returns the credentials of the peer of a Unix socket, as of the time when
-// the connection was made. On systems other than Linux, and for other connections,
+// PeerCred returns the process at the other end of a Unix socket, its user and its group, as
+// of when it connected or listened. On systems other than Linux, and for other connections,
 // it fails with an error that wraps errors.ErrUnsupported.
-func (c *Conn) PeerCred() (cred Cred, err error) {
-	err = c.onLoop("get", func() error {
-		k, err := c.registry().K.Native().PeerCred(c.socket.FD())
-		cred = Cred(k)
+func (c *Conn) PeerCred() (pid, uid, gid int, err error) {
+	var cred kernel.Cred
+	err = c.onLoop("get", func() (err error) {
+		cred, err = c.registry().K.Native().PeerCred(c.socket.FD())
 		return err
 	})
-	return cred, err
+	return cred.PID, cred.UID, cred.GID, err
 }

@@ -2,7 +2,7 @@ package stream
 
 import (
 	"context"
-	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -13,10 +13,6 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/sock"
 )
-
-// ErrTruncated means that a datagram was longer than the buffer it was read into and
-// that the rest of it is lost. Only ReadFromAddrPort returns it.
-var ErrTruncated = errors.New("stream: datagram longer than the buffer")
 
 // datagram describes a received datagram.
 type datagram struct {
@@ -97,12 +93,13 @@ func unmap(a netip.AddrPort) netip.AddrPort {
 }
 
 // ReadFromAddrPort is ReadFrom for UDP without an allocation for the address. It
-// returns IPv4 addresses in IPv4 form. Unlike ReadFrom, it fails with ErrTruncated, and
-// the first len(p) bytes, if the datagram is longer than p.
+// returns IPv4 addresses in IPv4 form. Unlike ReadFrom, it fails with an error
+// that wraps io.ErrShortBuffer if the datagram is longer than p. P then has the first bytes, and the
+// rest is lost.
 func (c *PacketConn) ReadFromAddrPort(p []byte) (n int, from netip.AddrPort, err error) {
 	r, err := c.read(p)
 	if err == nil && r.truncated {
-		err = c.netError("read", r.from, ErrTruncated)
+		err = c.netError("read", r.from, io.ErrShortBuffer)
 	}
 	return r.n, unmap(r.from.AddrPort), err
 }

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -9,7 +10,7 @@ import (
 
 // Reader reads messages from a stream: lines, messages that end with a delimiter, or
 // a given number of bytes. No message is longer than the Reader's limit, whatever
-// the peer sends. It corresponds to asyncio's StreamReader.
+// the peer sends: the error then matches bufio.ErrTooLong, and nothing of the message was consumed. It corresponds to asyncio's StreamReader.
 //
 // The returned bytes are valid until the next call. No byte is lost: after an error,
 // including a cancellation or a deadline, the bytes of the partial message are still
@@ -25,12 +26,14 @@ type Reader struct {
 	limit int
 }
 
-// ErrLimit reports a message longer than the Reader's limit. None of the message was
-// consumed. Test for it with errors.Is.
-var ErrLimit = errors.New("stream: a message is too long")
+// tooLong is the error for a message that is longer than the limit.
+type tooLong struct{ limit int }
 
-// tooLong returns ErrLimit with the limit.
-func (r *Reader) tooLong() error { return fmt.Errorf("%w: more than %d bytes", ErrLimit, r.limit) }
+func (e tooLong) Error() string {
+	return fmt.Sprintf("stream: a message is too long: more than %d bytes", e.limit)
+}
+
+func (tooLong) Is(target error) bool { return target == bufio.ErrTooLong }
 
 const (
 	defaultLimit  = 64 << 10 // as in asyncio
@@ -68,7 +71,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// ReadExactly reads n bytes. If n exceeds the limit, it fails with ErrLimit
+// ReadExactly reads n bytes. If n exceeds the limit, it fails with an error that matches bufio.ErrTooLong
 // before it reads anything. If the stream ends before, it returns the bytes that came,
 // and an error that wraps io.ErrUnexpectedEOF, or io.EOF if none came.
 func (r *Reader) ReadExactly(n int) ([]byte, error) {
@@ -76,7 +79,7 @@ func (r *Reader) ReadExactly(n int) ([]byte, error) {
 	case n < 0:
 		panic("stream: ReadExactly of a negative number")
 	case n > r.limit:
-		return nil, r.tooLong()
+		return nil, tooLong{r.limit}
 	}
 	for r.Buffered() < n {
 		if err := r.fill(n); err != nil {
@@ -87,7 +90,7 @@ func (r *Reader) ReadExactly(n int) ([]byte, error) {
 }
 
 // ReadUntil reads up to and including the first delim. If the limit does not
-// suffice, it fails with ErrLimit; the bytes read so far are available through
+// suffice, it fails with an error that matches bufio.ErrTooLong; the bytes read so far are available through
 // Read. At the end of the stream it is as ReadExactly.
 func (r *Reader) ReadUntil(delim []byte) ([]byte, error) {
 	if len(delim) == 0 {
@@ -98,12 +101,12 @@ func (r *Reader) ReadUntil(delim []byte) ([]byte, error) {
 		if i := bytes.Index(have[searched:], delim); i >= 0 {
 			n := searched + i + len(delim)
 			if n > r.limit {
-				return nil, r.tooLong()
+				return nil, tooLong{r.limit}
 			}
 			return r.consume(n), nil
 		}
 		if len(have) >= r.limit {
-			return nil, r.tooLong()
+			return nil, tooLong{r.limit}
 		}
 		searched = max(0, len(have)-len(delim)+1) // the delimiter may straddle two reads
 		if err := r.fill(len(have) + 1); err != nil {

@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -63,11 +64,11 @@ func TestReaderLimit(t *testing.T) {
 			t.Errorf("message of the limit's length: %q, %v", line, err)
 		}
 		for range 2 { // repeatedly
-			if _, err := r.ReadLine(); !errors.Is(err, stream.ErrLimit) || !strings.Contains(err.Error(), "8 bytes") {
+			if _, err := r.ReadLine(); !errors.Is(err, bufio.ErrTooLong) || !strings.Contains(err.Error(), "8 bytes") {
 				t.Errorf("longer: %v", err)
 			}
 		}
-		if _, err := r.ReadExactly(9); !errors.Is(err, stream.ErrLimit) {
+		if _, err := r.ReadExactly(9); !errors.Is(err, bufio.ErrTooLong) {
 			t.Errorf("ReadExactly: %v", err)
 		}
 		if p, err := r.ReadExactly(8); string(p) != "12345678" || err != nil {
@@ -220,7 +221,7 @@ func FuzzReader(f *testing.F) {
 				continue
 			}
 			switch {
-			case errors.Is(err, stream.ErrLimit):
+			case errors.Is(err, bufio.ErrTooLong):
 				if n >= 0 && n <= most || n < 0 && len(rest) < most {
 					t.Fatalf("%v, but %d of %q", err, n, rest)
 				}

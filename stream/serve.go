@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ type ServeConfig struct {
 	// and must not wait; c is still open.
 	//
 	// If OnError is nil, the server continues. Errors that a peer can cause
-	// (connection errors, the end of the stream, ErrLimit) are dropped; all
+	// (connection errors, the end of the stream, messages that are too long) are dropped; all
 	// others, and panics, are logged to ErrorLog.
 	OnError func(c *Conn, err error) error
 
@@ -247,6 +248,6 @@ func (s *server) failed(c *Conn, err error) error {
 // causedByPeer reports whether a peer can cause err.
 func causedByPeer(err error) bool {
 	var netErr net.Error
-	return errors.As(err, &netErr) || errors.Is(err, ErrLimit) ||
+	return errors.As(err, &netErr) || errors.Is(err, bufio.ErrTooLong) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }

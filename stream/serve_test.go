@@ -1,6 +1,7 @@
 package stream_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -216,7 +217,7 @@ func closedOnEach(t *testing.T, n int) func(context.Context, *stream.Listener, *
 // other is logged with the peer's address. Neither ends the server.
 func TestServeContinuesAfterHandlerFails(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
-		failures := []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, stream.ErrLimit,
+		failures := []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, bufio.ErrTooLong,
 			fmt.Errorf("wrapped: %w", &net.OpError{Op: "read", Err: errors.New("reset")}),
 			errors.New("no such account"), &spindle.Canceled{}}
 		n := len(failures)

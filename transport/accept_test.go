@@ -35,7 +35,7 @@ func withAcceptGate(t *testing.T, name string) (o loop.Options, err *error, call
 	}
 	err, calls = new(error), new(int)
 	k.Sockets = acceptGate{k.Sockets, err, calls}
-	return loop.Options{}.WithKernel(k), err, calls
+	return loop.Internal().WithKernel(loop.Options{}, k), err, calls
 }
 
 // TestAcceptOutOfDescriptors: the loop does not spin, OnError is called once for each

@@ -107,7 +107,7 @@ func onDeadHosts(t *testing.T, names ...string) (*loop.Loop, *deadHosts, *transp
 		d.names = append(d.names, netip.MustParseAddr(name))
 	}
 	k.Poller, k.Sockets, k.Clock, k.Workers, k.Resolver = d, d, d, d, d
-	l, err := loop.New(loop.Options{Watchdog: -1}.WithKernel(k))
+	l, err := loop.New(loop.Internal().WithKernel(loop.Options{Watchdog: -1}, k))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,8 +90,19 @@ type DatagramOptions struct {
 	// Broadcast permits sending to broadcast addresses.
 	Broadcast bool
 
+	// ReadBuffer and WriteBuffer are the sizes of the system's buffers in bytes. Zero leaves one
+	// as it is. Datagrams that arrive while the read buffer is full are lost; datagrams that
+	// do not fit in the write buffer wait in the queue of the Endpoint.
+	ReadBuffer, WriteBuffer int
+
+	// HighWater and LowWater are the water marks: PauseWriting is called above HighWater queued
+	// bytes, ResumeWriting at LowWater or fewer. Each datagram counts 8 bytes more than it has,
+	// as in asyncio, so that empty ones count, too. If HighWater is zero, they are 64 KB and 16 KB.
+	HighWater, LowWater int
+
 	// Sock is an existing socket: a *net.UDPConn, *net.UnixConn or *os.File. It
-	// is duplicated; the original may be closed. The other options must be zero.
+	// is duplicated; the original may be closed. Of the other options only the sizes of buffers
+	// and the water marks may be set.
 	Sock syscall.Conn
 }
 
@@ -102,17 +113,26 @@ func Datagram(l *loop.Loop, p DatagramProtocol, o DatagramOptions) (*Endpoint, e
 	if p == nil {
 		panic("transport: Datagram with a nil DatagramProtocol")
 	}
-	if o.Sock != nil && o != (DatagramOptions{Sock: o.Sock}) {
-		panic("transport: Datagram with a Sock and other options")
+	sizes := DatagramOptions{ReadBuffer: o.ReadBuffer, WriteBuffer: o.WriteBuffer, HighWater: o.HighWater, LowWater: o.LowWater, Sock: o.Sock}
+	if o.Sock != nil && o != sizes {
+		panic("transport: Datagram with a Sock and an address or options of one")
 	}
-	e := &Endpoint{st: loopStateOf("Datagram", l), proto: p, network: o.Network}
+	if o.LowWater < 0 || o.HighWater <= o.LowWater && o.HighWater|o.LowWater != 0 {
+		panic("transport: Datagram needs 0 <= LowWater < HighWater")
+	}
+	e := &Endpoint{st: loopStateOf("Datagram", l), proto: p, network: o.Network, high: o.HighWater, low: o.LowWater}
 	if e.network == "" {
 		e.network = "udp"
 	}
 	e.againFunc = e.again
 	fd, err := e.open(o)
 	if err == nil {
-		if err = e.socket.Init(e.st.sockets, fd, sock.Socket, (*endpointOwner)(e)); err != nil {
+		if err = e.socket.Init(e.st.sockets, fd, sock.Socket, (*endpointOwner)(e)); err == nil {
+			if err = setBuffers(o.ReadBuffer, o.WriteBuffer, e.setOption); err != nil {
+				e.socket.Close()
+			}
+		}
+		if err != nil {
 			e.file.Remove(e.st.sockets.K)
 		}
 	}

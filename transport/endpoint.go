@@ -240,16 +240,6 @@ func (e *Endpoint) Info() Info {
 	return info
 }
 
-// SetBuffers sets the sizes of the system's receive and send buffers. Zero leaves one as it is.
-// Datagrams that arrive while the receive buffer is full are lost; datagrams that do not fit in the
-// send buffer wait in the queue of the Endpoint.
-func (e *Endpoint) SetBuffers(read, write int) error { return setBuffers(read, write, e.setOption) }
-
 func (e *Endpoint) setOption(o kernel.Option, value int) error {
-	e.checkLoop("an option's setting")
-	fd := e.socket.FD()
-	if fd < 0 {
-		return e.opError("set", net.ErrClosed)
-	}
-	return e.opError("set", e.st.sockets.K.SetOption(fd, o, value))
+	return e.st.sockets.K.SetOption(e.socket.FD(), o, value)
 }

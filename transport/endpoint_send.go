@@ -149,19 +149,6 @@ func (e *Endpoint) backOff() {
 	})
 }
 
-// SetWriteLimits sets the water marks: PauseWriting is called above high queued bytes,
-// ResumeWriting at low or fewer. Each datagram counts 8 bytes more than it has, as in
-// asyncio, so that empty ones count, too.
-func (e *Endpoint) SetWriteLimits(high, low int) {
-	e.checkLoop("SetWriteLimits")
-	if low < 0 || high <= low {
-		panic("transport: SetWriteLimits needs 0 <= low < high")
-	}
-	e.high, e.low = high, low
-	e.checkHigh()
-	e.checkLow()
-}
-
 func (e *Endpoint) limits() (high, low int) {
 	if e.high > 0 {
 		return e.high, e.low

@@ -44,7 +44,7 @@ func sendToFullBuffer(t *testing.T, l *loop.Loop, connected bool) {
 		t.Fatal(err)
 	}
 	defer slow.Close()
-	o := transport.DatagramOptions{Network: "unixgram"}
+	o := transport.DatagramOptions{Network: "unixgram", HighWater: 32 << 10, LowWater: 8 << 10}
 	to := transport.Addr{Path: path}
 	if connected {
 		o.Remote, to = path, transport.Addr{}
@@ -64,7 +64,6 @@ func sendToFullBuffer(t *testing.T, l *loop.Loop, connected bool) {
 	var turns uint64
 	p := &pauseCounter{}
 	p.made = func(e *transport.Endpoint) {
-		e.SetWriteLimits(64<<10, 16<<10)
 		for i := range datagrams {
 			if err := e.SendTo(append([]byte{byte(i)}, make([]byte, size-1)...), to); err != nil {
 				t.Fatal(err)

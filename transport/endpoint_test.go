@@ -2,9 +2,11 @@ package transport_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -184,36 +186,74 @@ func TestEndpointLostExactlyOnce(t *testing.T) {
 type optionSpy struct {
 	kernel.Sockets
 	set map[kernel.Option]int
+	err error // of SetOption, if not nil
 }
 
 func (s *optionSpy) SetOption(fd int, o kernel.Option, value int) error {
 	s.set[o] = value
+	if s.err != nil {
+		return s.err
+	}
 	return s.Sockets.SetOption(fd, o, value)
 }
 
-// TestEndpointBuffers: the sizes are set on the socket. On a lost endpoint the methods
-// fail with net.ErrClosed.
+// TestEndpointBuffers: the sizes are set on the socket. If the system refuses one, there is no
+// endpoint.
 func TestEndpointBuffers(t *testing.T) {
 	k, err := kernel.Open("auto")
 	if err != nil {
 		t.Fatal(err)
 	}
-	spy := &optionSpy{k.Sockets, map[kernel.Option]int{}}
+	spy := &optionSpy{Sockets: k.Sockets, set: map[kernel.Option]int{}}
 	k.Sockets = spy
-	l, err := loop.New(loop.Options{}.WithKernel(k))
+	l, err := loop.New(loop.Internal().WithKernel(loop.Options{}, k))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	e := endpoint(t, l, &datagramScript{}, transport.DatagramOptions{Network: "udp", Local: "127.0.0.1:0"})
-	if err := e.SetBuffers(100_000, 50_000); err != nil {
-		t.Error(err)
-	}
+	o := transport.DatagramOptions{Network: "udp", Local: "127.0.0.1:0", ReadBuffer: 100_000, WriteBuffer: 50_000}
+	e := endpoint(t, l, &datagramScript{}, o)
 	if spy.set[kernel.RecvBuffer] != 100_000 || spy.set[kernel.SendBuffer] != 50_000 {
 		t.Errorf("options %v", spy.set)
 	}
+	o.Local = e.Info().Local.String()
 	e.Abort()
-	if err := e.SetBuffers(1, 0); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("after Abort: %v", err)
+	spy.err = syscall.EINVAL
+	if _, err := transport.Datagram(l, &datagramScript{}, o); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("a size that the system refuses: %v", err)
 	}
+	spy.err = nil
+	endpoint(t, l, &datagramScript{}, o).Abort() // the address is free
+}
+
+// TestDatagramOptionsThatCannotBe: water marks that are not in order, and a socket with options that
+// only a new one can have.
+func TestDatagramOptionsThatCannotBe(t *testing.T) {
+	near, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	existing := near.(*net.UDPConn)
+	for want, o := range map[string]transport.DatagramOptions{
+		"0 <= LowWater < HighWater": {HighWater: 10, LowWater: 10},
+		"LowWater < HighWater":      {HighWater: -1},
+		"needs 0 <= LowWater":       {LowWater: 10},
+		"a Sock and an address":     {Sock: existing, Broadcast: true},
+	} {
+		func() {
+			defer func() {
+				if text := fmt.Sprint(recover()); !strings.Contains(text, want) {
+					t.Errorf("%+v: %s", o, text)
+				}
+			}()
+			transport.Datagram(l, &datagramScript{}, o)
+		}()
+	}
+	endpoint(t, l, &datagramScript{}, transport.DatagramOptions{Sock: existing, HighWater: 10, ReadBuffer: 1 << 16}).Abort()
 }

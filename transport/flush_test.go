@@ -82,7 +82,7 @@ func TestAfterFlushWhenSendingFails(t *testing.T) {
 			}
 			k.Sockets = resettingSender{k.Sockets}
 			flushed, lost := make(chan error, 1), make(chan error, 1)
-			_, s := serving(t, loop.Options{}.WithKernel(k), "unix", abstract(), transport.Options{}, func() *spy {
+			_, s := serving(t, loop.Internal().WithKernel(loop.Options{}, k), "unix", abstract(), transport.Options{}, func() *spy {
 				return &spy{
 					made: func(c *transport.Conn) {
 						write(c)

@@ -87,7 +87,7 @@ func playScript(t testing.TB, script []byte) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := loop.New(loop.Options{Watchdog: -1}.WithKernel(k))
+	l, err := loop.New(loop.Internal().WithKernel(loop.Options{Watchdog: -1}, k))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -191,7 +191,7 @@ func TestDescriptorLimit(t *testing.T) {
 	}
 	p, failures := &connTally{}, 0
 	var s *transport.Server
-	l := running(t, loop.Options{}.WithKernel(k), func(l *loop.Loop) {
+	l := running(t, loop.Internal().WithKernel(loop.Options{}, k), func(l *loop.Loop) {
 		if s, err = transport.Listen(l, "unix", abstract(), transport.Options{
 			Protocol: func() transport.Protocol { return p },
 			OnError:  func(err error) { failures++ },

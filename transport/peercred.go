@@ -2,21 +2,15 @@ package transport
 
 import "net"
 
-// Cred identifies the process at the other end of a Unix socket.
-type Cred struct {
-	PID      int // the process that connected or listened
-	UID, GID int // its user and group
-}
-
-// PeerCred returns the credentials of the process at the other end of a Unix socket, as
-// of when the connection was made. It is implemented on Linux. Elsewhere, and for
+// PeerCred returns the process at the other end of a Unix socket, its user and its group, as
+// of when it connected or listened. It is implemented on Linux. Elsewhere, and for
 // other kinds of connections, the error is errors.ErrUnsupported.
-func (c *Conn) PeerCred() (Cred, error) {
+func (c *Conn) PeerCred() (pid, uid, gid int, err error) {
 	c.checkLoop("PeerCred")
 	fd := c.socket.FD()
 	if fd < 0 {
-		return Cred{}, c.opError("get", net.ErrClosed)
+		return 0, 0, 0, c.opError("get", net.ErrClosed)
 	}
 	cred, err := c.st.sockets.K.Native().PeerCred(fd)
-	return Cred(cred), c.opError("get", err)
+	return cred.PID, cred.UID, cred.GID, c.opError("get", err)
 }

@@ -48,7 +48,7 @@ func withKernels(t *testing.T, test func(t *testing.T, l *loop.Loop)) {
 			if name == "not native" {
 				k.Sockets = struct{ kernel.Sockets }{k.Sockets}
 			}
-			l, err := loop.New(loop.Options{}.WithKernel(k))
+			l, err := loop.New(loop.Internal().WithKernel(loop.Options{}, k))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -38,7 +38,7 @@ func withScriptedSendFile(t *testing.T, test func(t *testing.T, l *loop.Loop, di
 			}
 			disk := &scriptedSendFile{Sockets: k.Sockets, Native: k.Native()}
 			k.Sockets = disk
-			l, err := loop.New(loop.Options{Watchdog: -1}.WithKernel(k))
+			l, err := loop.New(loop.Internal().WithKernel(loop.Options{Watchdog: -1}, k))
 			if err != nil {
 				t.Fatal(err)
 			}

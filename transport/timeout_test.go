@@ -45,7 +45,7 @@ func inVirtualTime(t *testing.T, test func(t *testing.T, l *loop.Loop, v *virtua
 			}
 			v := &virtualClock{Poller: k.Poller}
 			k.Poller, k.Clock = v, v
-			l, err := loop.New(loop.Options{Watchdog: -1}.WithKernel(k))
+			l, err := loop.New(loop.Internal().WithKernel(loop.Options{Watchdog: -1}, k))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -180,7 +180,7 @@ func TestTLSSendFileWhenSendingFails(t *testing.T) {
 	}
 	defer f.Close()
 	done := make(chan error, 1)
-	_, s := servingTLS(t, loop.Options{}.WithKernel(k), func() *spy {
+	_, s := servingTLS(t, loop.Internal().WithKernel(loop.Options{}, k), func() *spy {
 		return &spy{made: func(c *transport.Conn) {
 			reset.Store(true)
 			c.SendFile(f, 0, 100, func(err error) { done <- err })

@@ -86,7 +86,7 @@ func TestUnixPathRemovedWhenListenFails(t *testing.T) {
 		}
 		f := failingCall{k.Poller, k.Sockets, k.Native(), step}
 		k.Poller, k.Sockets = f, f
-		l, err := loop.New(loop.Options{}.WithKernel(k))
+		l, err := loop.New(loop.Internal().WithKernel(loop.Options{}, k))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -268,7 +268,7 @@ func TestListenOnASocketWithAnAddress(t *testing.T) {
 }
 
 func TestWrapWithoutNative(t *testing.T) {
-	l, err := loop.New(loop.Options{}.WithKernel(simkernel.NewKernel()))
+	l, err := loop.New(loop.Internal().WithKernel(loop.Options{}, simkernel.NewKernel()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -192,7 +192,7 @@ func TestPartialWritevKeepsOrder(t *testing.T) {
 		}
 		calls := 0
 		k.Sockets = limitedSender{k.Sockets, limit, &calls}
-		l, s := serving(t, loop.Options{}.WithKernel(k), "unix", abstract(), transport.Options{}, func() *spy {
+		l, s := serving(t, loop.Internal().WithKernel(loop.Options{}, k), "unix", abstract(), transport.Options{}, func() *spy {
 			return &spy{made: func(c *transport.Conn) {
 				c.Write(sent[:10])
 				c.Writev([][]byte{sent[10:11], nil, sent[11:7000], sent[7000:7001], sent[7001:12_000]})

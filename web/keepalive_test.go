@@ -157,7 +157,7 @@ func TestKeepAlivesDisabledDuringAResponse(t *testing.T) {
 	}
 }
 
-func TestCloseIdleConnectionsSparesTheOthers(t *testing.T) {
+func TestKeepAlivesOffAndOnSpareActiveConnections(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	mux := http.NewServeMux()
 	mux.Handle("/", text("hello"))
@@ -166,6 +166,14 @@ func TestCloseIdleConnectionsSparesTheOthers(t *testing.T) {
 		<-release
 	})
 	s := &web.Server{Handler: mux}
+	s.Lean = func(c *web.LeanCtx) bool {
+		if string(c.Path()) != "/renew" {
+			return false
+		}
+		s.SetKeepAlivesEnabled(false) // on the loop, so that both calls come before their effects
+		s.SetKeepAlivesEnabled(true)
+		return true
+	}
 	sv := serve(t, s)
 	idle := []net.Conn{connect(t, sv.Addr()), connect(t, sv.Addr())}
 	for _, nc := range idle {
@@ -174,7 +182,7 @@ func TestCloseIdleConnectionsSparesTheOthers(t *testing.T) {
 	slow := connect(t, sv.Addr())
 	io.WriteString(slow, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
 	<-begun
-	s.CloseIdleConnections()
+	io.WriteString(connect(t, sv.Addr()), "GET /renew HTTP/1.1\r\nHost: a\r\n\r\n")
 	for _, nc := range idle {
 		isClosed(t, nc)
 	}

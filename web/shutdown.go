@@ -51,23 +51,16 @@ func (s *Server) end() []*Service {
 	return s.running()
 }
 
-// CloseIdleConnections closes the connections that wait for their next request. It may
-// be called from anywhere, and does not wait.
-func (s *Server) CloseIdleConnections() {
-	for _, sv := range s.running() {
-		sv.each(func(st *loopState) { st.idle.each((*conn).hangUp) })
-	}
-}
-
 // SetKeepAlivesEnabled sets whether connections are kept for further requests. They are by
 // default. Disabling keep-alives closes idle connections, and the others after their
-// responses, which announce it. It may be called from anywhere.
+// responses, which announce it. It may be called from anywhere. To close only the connections
+// that are idle now, disable keep-alives and enable them again.
 func (s *Server) SetKeepAlivesEnabled(enabled bool) {
 	s.noKeepAlives.Store(!enabled)
 	for _, sv := range s.running() {
 		sv.each(func(st *loopState) {
-			closes := s.noKeepAlives.Load() // not closesConns: a drain has its own limit for idle connections
-			if st.setKeepAlives(!closes); closes {
+			st.setKeepAlives(!s.noKeepAlives.Load()) // the last call decides
+			if !enabled {
 				st.idle.each((*conn).hangUp)
 			}
 		})

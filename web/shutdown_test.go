@@ -147,7 +147,8 @@ func connect(t *testing.T, a net.Addr) net.Conn {
 // isClosed fails unless the server closes the connection without sending anything.
 func isClosed(t *testing.T, nc net.Conn) {
 	t.Helper()
-	if n, err := nc.Read(make([]byte, 1)); n != 0 || err == nil {
+	nc.SetReadDeadline(time.Now().Add(30 * time.Second)) // before the time-out of idle connections
+	if n, err := nc.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection is open: read %d, %v", n, err)
 	}
 }

@@ -34,7 +34,7 @@ func TestCloseNow(t *testing.T) {
 				_, _, readErr := c.Read(ctx)
 				for name, err := range map[string]error{
 					"CloseNow": c.CloseNow(), "Close": c.Close(ws.NormalClosure, ""), "Read": readErr,
-					"Write": c.Write(ctx, ws.Text, nil), "Ping": c.Ping(ctx, nil),
+					"Write": c.Write(ctx, ws.Text, nil),
 				} {
 					if !errors.Is(err, net.ErrClosed) {
 						t.Errorf("%s after CloseNow: %v", name, err)

@@ -139,7 +139,7 @@ func TestTwoReaders(t *testing.T) {
 	})
 }
 
-// TestManyWriters checks that messages of several tasks do not mix.
+// TestManyWriters checks that messages and pings of several tasks do not mix.
 func TestManyWriters(t *testing.T) {
 	pair(t, ws.Options{ControlLimit: 1 << 20}, func(ctx context.Context, client, server *ws.Conn) error {
 		const writers, each = 8, 50
@@ -150,7 +150,7 @@ func TestManyWriters(t *testing.T) {
 						if err := server.Write(ctx, ws.Text, []byte(strings.Repeat(fmt.Sprint(i), 20_000))); err != nil {
 							return err
 						}
-						if err := server.Ping(ctx, []byte("?")); err != nil {
+						if err := ws.WritePing(ctx, server); err != nil {
 							return err
 						}
 					}

@@ -29,15 +29,6 @@ func (c *Conn) Write(ctx context.Context, kind Kind, message []byte) error {
 	return c.writeFrame(ctx, op, wsframe.Fin|wsframe.Compressed, b.compressed)
 }
 
-// Ping sends a ping with a payload of up to 125 bytes. The pong is not reported. To
-// detect a dead peer, set Options.PingInterval.
-func (c *Conn) Ping(ctx context.Context, payload []byte) error {
-	if len(payload) > wsframe.MaxControl {
-		return errPingTooLong
-	}
-	return c.writeFrame(ctx, wsframe.OpPing, wsframe.Fin, payload)
-}
-
 // buffer holds memory for building a frame.
 type buffer struct{ frame, compressed []byte }
 

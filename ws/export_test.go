@@ -2,9 +2,12 @@ package ws
 
 import (
 	"bufio"
+	"context"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
 // AcceptOn is Accept on a connection without a server.
@@ -51,3 +54,8 @@ func (s *Socket) SetPingInterval(d time.Duration) { s.setPingInterval(d) }
 
 // LingerTime is how long a peer has to read the last frame.
 const LingerTime = lingerTime
+
+// WritePing sends a ping, as Options.PingInterval does.
+func WritePing(ctx context.Context, c *Conn) error {
+	return c.writeFrame(ctx, wsframe.OpPing, wsframe.Fin, nil)
+}

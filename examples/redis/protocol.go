@@ -73,7 +73,7 @@ func readBulk(in *stream.Reader) (string, error) {
 
 func readLine(in *stream.Reader) (string, error) {
 	line, err := in.ReadLine()
-	if errors.Is(err, stream.ErrLimit) {
+	if errors.Is(err, bufio.ErrTooLong) {
 		return "", protocolError("too big inline request")
 	}
 	return string(line), err

@@ -120,7 +120,7 @@ func modelled(first *script) (seen []event) {
 // executed returns what happens. Each task has a nursery of its own, so that one that exits
 // does not cancel others.
 func executed(t *testing.T, first *script) (seen []event) {
-	o := loop.Options{Watchdog: -1}.WithKernel(simkernel.NewKernel())
+	o := loop.Internal().WithKernel(loop.Options{Watchdog: -1}, simkernel.NewKernel())
 	err := spindle.Options{Loop: o}.Run(t.Context(), func(ctx context.Context) error {
 		var lot spindle.Lot
 		over := spindle.NewFuture[int](ctx)

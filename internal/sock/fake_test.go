@@ -47,7 +47,7 @@ func newFake(t *testing.T) (*fake, *sock.Registry) {
 		t.Fatal(err)
 	}
 	k.Poller.Close()
-	l, err := loop.New(loop.Options{Watchdog: -1}.WithKernel(&kernel.Kernel{
+	l, err := loop.New(loop.Internal().WithKernel(loop.Options{Watchdog: -1}, &kernel.Kernel{
 		Poller: f, Sockets: f, Clock: f, Rand: k.Rand, Workers: f, Resolver: f, Follower: k,
 	}))
 	if err != nil {

@@ -85,7 +85,7 @@ func execute(s config) result {
 	if s.network == "tls" {
 		r.network, r.secure = "unix", true
 	}
-	l, err := loop.New(loop.Options{Watchdog: -1, OnPanic: r.panicked}.WithKernel(k))
+	l, err := loop.New(loop.Internal().WithKernel(loop.Options{Watchdog: -1, OnPanic: r.panicked}, k))
 	if err != nil {
 		r.problem("new: %v", err)
 		return result{problems: r.problems}

@@ -78,11 +78,11 @@ func (s *socket) accept(ctx context.Context, p *Process, within time.Duration) e
 // is refused, because killing the group would not end it. On systems that do not say where a
 // connection comes from, the mode of the socket's directory must be enough.
 func (p *Process) madeBy(conn *stream.Conn) bool {
-	cred, err := conn.PeerCred()
+	pid, _, _, err := conn.PeerCred()
 	if err != nil {
 		return errors.Is(err, errors.ErrUnsupported)
 	}
-	group, err := syscall.Getpgid(cred.PID)
+	group, err := syscall.Getpgid(pid)
 	return err == nil && group == p.Pid()
 }
 

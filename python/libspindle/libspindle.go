@@ -16,6 +16,7 @@ import "C"
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"runtime"
 	"sync"
@@ -243,7 +244,7 @@ func errno(err error) C.int {
 		return -C.int(no)
 	case errors.Is(err, loop.ErrNotPollable):
 		return -C.int(syscall.EPERM)
-	case errors.Is(err, loop.ErrExists):
+	case errors.Is(err, fs.ErrExist):
 		return -C.int(syscall.EEXIST)
 	}
 	return -C.int(syscall.EIO)

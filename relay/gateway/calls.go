@@ -21,27 +21,26 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// CallsProtocol is the subprotocol for many calls on one WebSocket. The guide has the protocol
-// and a client: docs/guide/relay-calls.md.
-const CallsProtocol = "relay.calls.v1"
+// callsProtocol is the subprotocol for many calls on one WebSocket.
+const callsProtocol = "relay.calls.v1"
 
 const (
 	writeTimeout = 30 * time.Second // after which a client that does not read is disconnected
 	pingInterval = 30 * time.Second
 )
 
-// offersCalls reports whether the client of a WebSocket offers CallsProtocol.
+// offersCalls reports whether the client of a WebSocket offers callsProtocol.
 func offersCalls(r *http.Request) bool {
 	for _, line := range r.Header.Values("Sec-Websocket-Protocol") {
 		names := strings.Split(line, ",")
-		if slices.ContainsFunc(names, func(name string) bool { return strings.TrimSpace(name) == CallsProtocol }) {
+		if slices.ContainsFunc(names, func(name string) bool { return strings.TrimSpace(name) == callsProtocol }) {
 			return true
 		}
 	}
 	return false
 }
 
-// callSocket is a WebSocket with CallsProtocol. A task or goroutine reads frames, each call has one,
+// callSocket is a WebSocket with callsProtocol. A task or goroutine reads frames, each call has one,
 // and one waits for the end of the server.
 type callSocket struct {
 	h *Handler
@@ -70,10 +69,10 @@ type socketCall struct {
 // signal lets a Get of a return. A value that is there already does as well.
 func signal(a *cosync.Inbox[struct{}]) { _ = a.TryPut(struct{}{}) }
 
-// serveCalls serves a WebSocket with CallsProtocol.
+// serveCalls serves a WebSocket with callsProtocol.
 func (h *Handler) serveCalls(w http.ResponseWriter, r *http.Request) {
 	c, err := ws.Accept(w, r, ws.Options{
-		Subprotocols: []string{CallsProtocol},
+		Subprotocols: []string{callsProtocol},
 		CheckOrigin:  h.r.CheckOrigin,
 		MessageLimit: int(2*min(h.r.MaxBody, math.MaxInt/4) + 4096), // base64 and escapes take more than the body
 		PingInterval: pingInterval,

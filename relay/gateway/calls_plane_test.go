@@ -86,7 +86,7 @@ func TestCallsOrigin(t *testing.T) {
 		return mux
 	}, func(ctx context.Context, url string) error {
 		for path, ok := range map[string]bool{"/own": false, "/open": true} {
-			for _, protocols := range [][]string{{gateway.CallsProtocol}, nil} {
+			for _, protocols := range [][]string{{callsProtocol}, nil} {
 				c, err := ws.Dial(ctx, "ws"+strings.TrimPrefix(url, "http")+path, ws.Options{
 					Subprotocols: protocols, Header: http.Header{"Origin": {"http://page.example"}}})
 				if (err == nil) != ok {
@@ -108,7 +108,7 @@ func TestCallsTrace(t *testing.T) {
 		return []byte(r.Trace.String()[:35] + " " + r.Trace.State), nil
 	}, func(ctx context.Context, t *testing.T, url string, h *gateway.Handler, w *relay.Worker) error {
 		c, err := ws.Dial(ctx, "ws"+strings.TrimPrefix(url, "http"), ws.Options{
-			Subprotocols: []string{gateway.CallsProtocol}, Header: http.Header{"Traceparent": {shaken}}})
+			Subprotocols: []string{callsProtocol}, Header: http.Header{"Traceparent": {shaken}}})
 		if err != nil {
 			return err
 		}

@@ -109,7 +109,7 @@ func simClient(ctx context.Context) (ended int, err error) {
 	var c *ws.Conn
 	for c == nil {
 		expired, err := spindle.MoveOnAfter(ctx, 5*time.Second, func(ctx context.Context) (err error) {
-			c, err = ws.Dial(ctx, "ws://server/", ws.Options{Subprotocols: []string{gateway.CallsProtocol}, PingInterval: time.Second})
+			c, err = ws.Dial(ctx, "ws://server/", ws.Options{Subprotocols: []string{callsProtocol}, PingInterval: time.Second})
 			return err
 		})
 		if ctx.Err() != nil {
@@ -182,7 +182,7 @@ func TestCallsOfClientThatDoesNotRead(t *testing.T) {
 	w.Host("client").Go(func(ctx context.Context) error {
 		var c *ws.Conn
 		for c == nil {
-			c, _ = ws.Dial(ctx, "ws://server/", ws.Options{Subprotocols: []string{gateway.CallsProtocol}})
+			c, _ = ws.Dial(ctx, "ws://server/", ws.Options{Subprotocols: []string{callsProtocol}})
 			if err := spindle.Sleep(ctx, 10*time.Millisecond); err != nil {
 				return err
 			}
@@ -221,7 +221,7 @@ func TestCallsOfSilentClient(t *testing.T) {
 		}
 		defer c.Close()
 		_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: server\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: "+gateway.CallsProtocol+"\r\n\r\n")
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: "+callsProtocol+"\r\n\r\n")
 		if err != nil {
 			return err
 		}

@@ -19,9 +19,11 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// dialCalls connects with CallsProtocol, and reads the first frame.
+const callsProtocol = "relay.calls.v1"
+
+// dialCalls connects with callsProtocol, and reads the first frame.
 func dialCalls(ctx context.Context, url string) (*ws.Conn, error) {
-	c, err := ws.Dial(ctx, "ws"+strings.TrimPrefix(url, "http"), ws.Options{Subprotocols: []string{gateway.CallsProtocol}})
+	c, err := ws.Dial(ctx, "ws"+strings.TrimPrefix(url, "http"), ws.Options{Subprotocols: []string{callsProtocol}})
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +132,7 @@ func TestCalls(t *testing.T) {
 			return err
 		}
 		defer c.CloseNow()
-		if c.Subprotocol() != gateway.CallsProtocol {
+		if c.Subprotocol() != callsProtocol {
 			t.Errorf("the subprotocol is %q", c.Subprotocol())
 		}
 		if err := send(ctx, c, `{"type":"call","id":1,"body":"block"}`, `{"type":"call","id":2,"body":"<two> é"}`); err != nil {

@@ -38,8 +38,8 @@ type Route struct {
 	// 413. It also limits messages of a WebSocket. Zero means a megabyte.
 	MaxBody int64
 
-	// MaxCalls is how many calls may run at a time on one WebSocket with CallsProtocol. Zero
-	// means 16.
+	// MaxCalls is how many calls may run at a time on one WebSocket with the subprotocol
+	// "relay.calls.v1". Zero means 16.
 	MaxCalls int
 
 	// CheckOrigin decides whether a page with the request's Origin may open a WebSocket. Nil
@@ -99,8 +99,9 @@ type Handler struct {
 //   - On a WebSocket, each message of the client is a call, one at a time. Its items are
 //     messages to the client, without a mark after the last one. An error closes the
 //     connection: with 1013 if the plane is full or down, and otherwise with 1011.
-//   - On a WebSocket with CallsProtocol, calls run at the same time. Each message has the ID of
-//     its call, and an error ends only its call.
+//   - On a WebSocket with the subprotocol "relay.calls.v1", calls run at the same time. Each
+//     message has the ID of its call, and an error ends only its call. The guide has the protocol
+//     and a client: docs/guide/relay-calls.md.
 //
 // The envelope has the body, the headers Http-Method, Http-Path, Http-Query, Content-Type and
 // Idempotency-Key. The path is as the client has sent it, with escapes such as %20. It also has

@@ -54,7 +54,7 @@ func useStreams(url string) error {
 		return string([]byte{0x80 | kind, 0x80 | byte(len(text)), 0, 0, 0, 0}) + text
 	}
 	socket := []string{":protocol", "websocket", "sec-websocket-version", "13"}
-	calls := append(slices.Clone(socket), "sec-websocket-protocol", gateway.CallsProtocol)
+	calls := append(slices.Clone(socket), "sec-websocket-protocol", callsProtocol)
 	for _, c := range []struct {
 		fields     []string
 		body, want string

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	if prepare := preparations[os.Getenv(workerVariable)]; prepare != nil {
 		prepare()
 	}
-	if path := os.Getenv(process.SocketVariable); path != "" {
+	if path := os.Getenv("SPINDLE_RELAY_SOCKET"); path != "" {
 		conn, err := net.Dial("unix", path)
 		if err != nil {
 			os.Exit(4)

@@ -59,15 +59,15 @@ func (p *pool) start() (*child, error) {
 	return &child{Process: process}, nil
 }
 
-// environment returns an environment in which SocketVariable has the path of the socket. It
+// environment returns an environment in which socketVariable has the path of the socket. It
 // has no such variable if there is no socket: this process may be a worker itself.
 func environment(env []string, socket string) []string {
 	if env == nil {
 		env = os.Environ()
 	}
-	env = slices.DeleteFunc(slices.Clone(env), func(s string) bool { return strings.HasPrefix(s, SocketVariable+"=") })
+	env = slices.DeleteFunc(slices.Clone(env), func(s string) bool { return strings.HasPrefix(s, socketVariable+"=") })
 	if socket != "" {
-		env = append(env, SocketVariable+"="+socket)
+		env = append(env, socketVariable+"="+socket)
 	}
 	return env
 }

@@ -44,10 +44,10 @@
 // # Workers with a socket
 //
 // With Options.Socket a worker uses a Unix socket, and may print to its standard output. It
-// connects once, to the path in the environment variable SocketVariable, reads and writes the
+// connects once, to the path in the environment variable SPINDLE_RELAY_SOCKET, reads and writes the
 // same frames there, and ends when the connection does. In Go:
 //
-//	conn, err := net.Dial("unix", os.Getenv(process.SocketVariable))
+//	conn, err := net.Dial("unix", os.Getenv("SPINDLE_RELAY_SOCKET"))
 //	…
 //	err = process.Work(conn, conn, handle)
 //
@@ -113,7 +113,7 @@ type Options struct {
 	Stderr io.Writer
 
 	// Socket makes each process use a Unix socket instead of its standard input and output.
-	// The path is in the environment variable SocketVariable. Standard output then goes
+	// The path is in the environment variable SPINDLE_RELAY_SOCKET. Standard output then goes
 	// where standard error goes.
 	Socket bool
 
@@ -163,9 +163,9 @@ type clock struct {
 	moveOnAfter func(ctx context.Context, d time.Duration, fn func(context.Context) error) (expired bool, err error)
 }
 
-// SocketVariable is the environment variable that has the path of a worker's socket, if
+// socketVariable is the environment variable that has the path of a worker's socket, if
 // Options.Socket is set.
-const SocketVariable = "SPINDLE_RELAY_SOCKET"
+const socketVariable = "SPINDLE_RELAY_SOCKET"
 
 // errStartTimeout is the error of Serve, or of a request, when a process did not connect to its
 // socket within Options.StartTimeout.

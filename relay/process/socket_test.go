@@ -60,7 +60,7 @@ func first() bool {
 func waitForSignal() {
 	ready := make(chan os.Signal, 1)
 	signal.Notify(ready, syscall.SIGUSR1)
-	fmt.Println(os.Getpid(), os.Getenv(process.SocketVariable))
+	fmt.Println(os.Getpid(), os.Getenv("SPINDLE_RELAY_SOCKET"))
 	<-ready
 }
 

@@ -3,6 +3,7 @@ package pagetest_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -74,7 +75,7 @@ func TestLocksAndSocketsSayWhatIsWrong(t *testing.T) {
 	p := start(t, inspect.Options{}, func(_ context.Context, n *spindle.Nursery) {
 		deadlock(ctx, n)
 		tx, _ := cosync.NewChannel[int](0)
-		queue := cosync.NewQueue[int](cosync.Unlimited)
+		queue := cosync.NewQueue[int](math.MaxInt)
 		n.GoWith(spindle.TaskOptions{Name: "sender"}, func(ctx context.Context) error { return tx.Send(ctx, 1) })
 		n.GoWith(spindle.TaskOptions{Name: "getter"}, func(ctx context.Context) error { _, err := queue.Get(ctx); return err })
 		n.GoWith(spindle.TaskOptions{Name: "server"}, func(ctx context.Context) error {

@@ -164,7 +164,7 @@ func TestWorkersAreLimited(t *testing.T) {
 	var first sync.WaitGroup // wait for each other: they are at work together
 	first.Add(most)
 	release := make(chan struct{})
-	o := spindle.Options{Loop: loop.Options{Workers: most}.WithKernel(k)}
+	o := spindle.Options{Loop: loop.Internal().WithKernel(loop.Options{Workers: most}, k)}
 	err = o.Run(t.Context(), func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			var all []*spindle.Future[int]

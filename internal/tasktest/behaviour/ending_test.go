@@ -111,7 +111,7 @@ func TestTasksGetTheTimeThatTheyAskedFor(t *testing.T) {
 				continue // it takes no options
 			}
 			t.Run(c.name+", "+where, func(t *testing.T) {
-				l, err := loop.New(loop.Options{Watchdog: -1}.WithKernel(simkernel.NewKernel()))
+				l, err := loop.New(loop.Internal().WithKernel(loop.Options{Watchdog: -1}, simkernel.NewKernel()))
 				if err != nil {
 					t.Fatal(err)
 				}

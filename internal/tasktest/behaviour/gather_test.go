@@ -27,9 +27,9 @@ func TestGather(t *testing.T) {
 		if err != boom || !errors.Is(other, context.Canceled) {
 			t.Errorf("%v, other %v", err, other)
 		}
-		all, err := spindle.GatherAll(ctx, after(time.Second, 7, boom), after(time.Hour, 8, nil))
-		if err != nil || all[0].Err != boom || all[1].Value != 8 || all[1].Err != nil {
-			t.Errorf("%v, %v", all, err)
+		results, failures, err := spindle.GatherAll(ctx, after(time.Second, 7, boom), after(time.Hour, 8, nil))
+		if err != nil || failures[0] != boom || results[1] != 8 || failures[1] != nil {
+			t.Errorf("%v, %v, %v", results, failures, err)
 		}
 		// Cancelled from outside, it cancels its children.
 		other = nil
@@ -55,11 +55,9 @@ func TestGatherNamesTasksAfterTheirFunctions(t *testing.T) {
 		if err != nil || !slices.Equal(names, want) {
 			t.Errorf("Gather: %q, %v", names, err)
 		}
-		all, err := spindle.GatherAll(ctx, firstGathered, secondGathered, firstGathered)
-		for i := range all {
-			if all[i].Value != want[i] || err != nil {
-				t.Errorf("GatherAll: %q, %v", all[i].Value, err)
-			}
+		names, _, err = spindle.GatherAll(ctx, firstGathered, secondGathered, firstGathered)
+		if err != nil || !slices.Equal(names, want) {
+			t.Errorf("GatherAll: %q, %v", names, err)
 		}
 		return nil
 	})

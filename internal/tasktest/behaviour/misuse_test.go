@@ -23,7 +23,6 @@ func waitsIn(ctx context.Context) map[string]func() {
 	return map[string]func(){
 		"Sleep":        func() { spindle.Sleep(ctx, time.Second) },
 		"Sleep(0)":     func() { spindle.Sleep(ctx, 0) },
-		"SleepUntil":   func() { spindle.SleepUntil(ctx, time.Now()) },
 		"Yield":        func() { spindle.Yield(ctx) },
 		"Checkpoint":   func() { spindle.Checkpoint(ctx) },
 		"Ticker.Wait":  func() { spindle.NewTicker(ctx, time.Second).Wait(ctx) },

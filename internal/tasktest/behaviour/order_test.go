@@ -20,7 +20,7 @@ func TestHandingOverKeepsTheOrder(t *testing.T) {
 	trace := func(o loop.Options) []string {
 		var seen []string
 		o.Watchdog = -1
-		o = o.WithKernel(simkernel.NewKernel())
+		o = loop.Internal().WithKernel(o, simkernel.NewKernel())
 		err := spindle.Options{Loop: o}.Run(t.Context(), func(ctx context.Context) error {
 			l := spindle.LoopOf(ctx)
 			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
@@ -89,7 +89,7 @@ func TestHandingOverKeepsTheOrderInSteps(t *testing.T) {
 	} {
 		trace := func(o loop.Options) []string {
 			o.Watchdog = -1
-			o = o.WithKernel(simkernel.NewKernel())
+			o = loop.Internal().WithKernel(o, simkernel.NewKernel())
 			o.OnPanic = func(*loop.PanicError) error { return nil }
 			l, err := loop.New(o)
 			if err != nil {

@@ -3,12 +3,12 @@ package behaviour_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/loop"
 )
 
 func TestWaitReadable(t *testing.T) {
@@ -28,7 +28,7 @@ func TestWaitReadable(t *testing.T) {
 			if err := spindle.Yield(ctx); err != nil {
 				return err
 			}
-			if err := spindle.WaitReadable(ctx, fds[0]); !errors.Is(err, loop.ErrExists) {
+			if err := spindle.WaitReadable(ctx, fds[0]); !errors.Is(err, fs.ErrExist) {
 				t.Errorf("second reader: %v", err)
 			}
 			if err := spindle.WaitWritable(ctx, fds[1]); err != nil {

@@ -3,6 +3,7 @@ package behaviour_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -229,7 +230,7 @@ func newBroken(t *testing.T) (spindle.Options, *broken) {
 	}
 	first := &broken{Poller: k.Poller}
 	k.Poller = first
-	return spindle.Options{Loop: loop.Options{}.WithKernel(k)}, first
+	return spindle.Options{Loop: loop.Internal().WithKernel(loop.Options{}, k)}, first
 }
 
 // TestRunGroupReportsABrokenLoopOnce, and does not run it again and again until the other runs have
@@ -314,7 +315,7 @@ func TestRunGroupMisuseIsNamed(t *testing.T) {
 	err := spindle.RunGroup(t.Context(), 1, func(ctx context.Context, g *loop.Group) error {
 		misuse("RunGroup called in a task", func() { spindle.RunGroup(ctx, 1, fn) })
 		misuse("Group.Run", func() { g.Run(ctx) })
-		if err := g.Close(); err != loop.ErrRunning {
+		if err := g.Close(); fmt.Sprint(err) != "loop: running; Stop it and wait for Run to return" {
 			t.Errorf("Close: %v", err)
 		}
 		g.Stop()

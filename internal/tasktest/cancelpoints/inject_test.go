@@ -145,7 +145,7 @@ func playWith(ctx context.Context, p program, m moment) (h hit, err error) {
 			wanted.Wake(1)
 		}
 	}}
-	o := spindle.Options{Loop: loop.Options{Watchdog: -1}.WithKernel(k)}
+	o := spindle.Options{Loop: loop.Internal().WithKernel(loop.Options{Watchdog: -1}, k)}
 	h.over = true // unless its moment comes
 	err = o.Run(ctx, func(ctx context.Context) error {
 		st := &stage{targets: make([]target, p.targets)}

@@ -12,9 +12,6 @@ import (
 // rootWaits are the waits of package spindle.
 var rootWaits = []wait{
 	{name: ".Sleep", prepare: ready(forever)},
-	{name: ".SleepUntil", prepare: ready(func(ctx context.Context) error {
-		return spindle.SleepUntil(ctx, spindle.Now(ctx).Add(time.Hour))
-	})},
 	{name: ".Yield", ends: true, prepare: ready(spindle.Yield)},
 	{name: ".Checkpoint", ends: true, prepare: ready(spindle.Checkpoint)},
 	{name: ".NewWaker .Waker.Park", prepare: ready(func(ctx context.Context) error {
@@ -82,7 +79,7 @@ var rootWaits = []wait{
 		return err
 	})},
 	{name: ".GatherAll", prepare: ready(func(ctx context.Context) error {
-		_, err := spindle.GatherAll(ctx, result, result)
+		_, _, err := spindle.GatherAll(ctx, result, result)
 		return err
 	})},
 	{name: ".ForEach", prepare: ready(func(ctx context.Context) error {

@@ -166,7 +166,7 @@ var notWaits = map[string]string{
 	"starts programs":              "sim.Host.Go sim.Host.Serve",
 	"makes a run":                  ".Run .Options.Run .RunOn .Options.RunOn .RunGroup .Options.RunGroup .NurseryOn sim.Run",
 	"runs a loop":                  "loop.Loop.Run loop.Group.Run",
-	"calls its namesake, which is in the table":   "either.Sleep either.Now either.Checkpoint either.Yield either.Blocking either.FailAfter either.MoveOnAfter either.WithNursery either.Nursery.Go either.Mutex.Lock either.Queue.Get either.Queue.Put",
+	"calls its namesake, which is in the table":   "either.Sleep either.Now either.Checkpoint either.Blocking either.FailAfter either.MoveOnAfter either.WithNursery either.Nursery.Go either.Mutex.Lock",
 	"is for goroutines":                           ".CallOn sim.Search.Find",
 	"breaks the sequence, which no scope absorbs": "sim.Sequencer.Step",
 	"keeps cancellation out":                      ".Shield .Grace",

@@ -164,8 +164,6 @@ func writeChunks(ctx context.Context, c *ws.Conn) error {
 	return writeHuge(w)
 }
 
-func ping(ctx context.Context, c *ws.Conn) error { return c.Ping(ctx, nil) }
-
 // webWaits are the waits of packages web and ws.
 var webWaits = []wait{
 	{name: "web.Transport.RoundTrip", prepare: serving(unanswered, get(0, "GET", noBody))},
@@ -199,8 +197,6 @@ var webWaits = []wait{
 	{name: "ws.Conn.Write, of a server", prepare: accepted(writeMessage)},
 	{name: "ws.Conn.Writer", prepare: sockets(writeChunks)},
 	{name: "ws.Conn.Writer, of a server", prepare: accepted(writeChunks)},
-	{name: "ws.Conn.Ping", ends: true, prepare: sockets(ping)},
-	{name: "ws.Conn.Ping, of a server", ends: true, prepare: accepted(ping)},
 }
 
 // busy prepares a server with a request that does not end.
