@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/proctest"
 	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 	"github.com/spindleloop/spindle/tracing"
@@ -282,8 +282,8 @@ func TestCrashDuringCallsOfGo(t *testing.T) {
 	if other := <-begun; other == killed {
 		t.Fatal("both calls are in one worker")
 	}
-	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
+	if !proctest.KillChild(killed) {
+		t.Fatal("the worker has ended before it was killed")
 	}
 	if err := <-ended; err != pyapp.ErrCrashed {
 		t.Error(err)

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/proctest"
 	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 )
@@ -155,8 +155,8 @@ func TestStartOfAnAppThatServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
+	if !proctest.KillChild(pid) {
+		t.Fatal("the worker has ended before it was killed")
 	}
 	until.Holds(t, func() bool { return app.Start(t.Context()) != nil })
 	until.Holds(t, func() bool { // a request may still meet the one that was killed

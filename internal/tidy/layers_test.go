@@ -58,6 +58,7 @@ var mayImport = map[string][]string{
 	"internal/snippets":              {},
 	"internal/simkernel":             {"internal/goid", "internal/kernel"},
 	"internal/simguest":              {"internal/kernel", "internal/simkernel"},
+	"internal/proctest":              {},
 	"internal/picture":               {"internal/simkernel"},
 	"sim":                            {".", "inspect", "internal/goid", "internal/inspectapi", "internal/kernel", "internal/perloop", "internal/picture", "internal/simguest", "internal/simkernel", "loop"},
 	"loop":                           {"internal/atclose", "internal/goid", "internal/kernel", "internal/probe", "internal/workers", "loop/internal/wheel"},
