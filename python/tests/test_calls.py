@@ -33,3 +33,24 @@ def test_a_call_that_ends_as_it_begins_is_forgotten(monkeypatch):
         await asyncio.sleep(0)
         assert running.numbers() == []
     spindle.run(main())
+
+
+async def count():
+    for n in range(10):
+        yield n
+
+
+def test_an_earlier_credit_that_comes_later_takes_nothing_back(monkeypatch):
+    monkeypatch.setitem(calls._loaded, "test:count", calls.Function(count))
+
+    async def main():
+        batches = []
+        running = calls.Calls(lambda header, body=b"": batches.append(body), None, 1 << 20)
+        asyncio.get_running_loop().call_soon(running.start, {"kind": "request", "id": 1, "seq": 2}, values.encode(["test:count", [], {}]))
+        await asyncio.sleep(0)
+        running.credit(1, 6)
+        running.credit(1, 4)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert [n for batch in batches for n in values.decode(batch)] == list(range(6))
+    spindle.run(main())

@@ -32,7 +32,7 @@ class Outflow:
         self._waiter = None  # a future: the loop waits for _allowed
 
     def allow(self, n):
-        """Let n items be sent in all. For the loop."""
+        """Let n items be sent in all, or as many as before if they were more: a later call may come first. For the loop."""
         with self._changed:
             self._allowed = max(self._allowed, n)
             self._changed.notify()
