@@ -96,6 +96,9 @@ func TestErrorOfACall(t *testing.T) {
 		}
 	}
 	failed := (*pyapp.Error)(nil)
+	if _, err := pyapp.Call[any](ctx, app, "no_such_module:f"); !errors.As(err, &failed) || !strings.HasSuffix(failed.Message, "or on the path; App.Dir is the directory of the modules") {
+		t.Error(err)
+	}
 	if _, err := pyapp.Call[any](ctx, app, "functions:verbose", 5<<20); !errors.As(err, &failed) || len(failed.Message) > 1<<20 {
 		t.Errorf("%.100v", err)
 	}

@@ -29,7 +29,7 @@ func TestErrorsOfAStart(t *testing.T) {
 		text   string
 	}{
 		"not installed": {&pyapp.App{Target: "main:app", Python: bare}, pyapp.ErrNotInstalled, bare + " -m pip install ./python"},
-		"module":        {&pyapp.App{Target: "nothing:app"}, pyapp.ErrNoModule, "there is no module 'nothing'"},
+		"module":        {&pyapp.App{Target: "nothing:app"}, pyapp.ErrNoModule, "or on the path; set App.Dir to the directory of the module"},
 		"file":          {&pyapp.App{Target: "nothing.py"}, pyapp.ErrNoModule, "there is no file nothing.py"},
 		"attribute":     {&pyapp.App{Target: "raw:nothing"}, pyapp.ErrNoAttribute, "module 'raw' has no attribute 'nothing'"},
 		"not an app":    {&pyapp.App{Target: "wrong:number"}, pyapp.ErrNotAnApp, "3 is not an app"},

@@ -66,7 +66,8 @@ def test_app_is_imported_before_the_loop_runs(command, arguments):
 
 
 @pytest.mark.parametrize("arguments, text", [
-    (["missing:app"], "there is no module 'missing'"),
+    (["missing:app"], "or on the path; start the server where the module is, or set app_dir (the command's --app-dir)"),
+    (["missing:app", "--app-dir", "/dev"], "there is no module 'missing' in /dev or on the path"),
     (["app:missing"], "no attribute 'missing'; it has app, factory, wsgi"),
     (["missing.py"], "there is no file missing.py"),
     (["app:"], "write module:attribute"),
