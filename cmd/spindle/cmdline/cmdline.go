@@ -32,10 +32,31 @@ func Parse(program string, flags *flag.FlagSet, help string, args []string, out 
 		})
 		return err
 	}
+	problem := ""
 	if err != nil {
-		return fmt.Errorf("%s; see '%s %s --help'", describe(flags, err), program, flags.Name())
+		problem = describe(flags, err)
+	} else if late := misplaced(flags); late != "" {
+		problem = fmt.Sprintf("flag --%s must come before %q", late, flags.Arg(0))
+	}
+	if problem != "" {
+		return fmt.Errorf("%s; see '%s %s --help'", problem, program, flags.Name())
 	}
 	return nil
+}
+
+// misplaced returns the name of a flag that stands behind an argument, where package flag does not
+// look for flags, or "".
+func misplaced(flags *flag.FlagSet) string {
+	for _, arg := range flags.Args() {
+		if !strings.HasPrefix(arg, "-") {
+			continue
+		}
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if flags.Lookup(name) != nil {
+			return name
+		}
+	}
+	return ""
 }
 
 // flagError matches an error of package flag: what happened, the flag's name, the reason.

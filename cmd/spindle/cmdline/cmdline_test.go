@@ -36,10 +36,21 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"--dial-timeout soon": `invalid value "soon" for flag --dial-timeout: want a time such as 500ms`,
 		"--quick=maybe":       `invalid boolean value "maybe" for --quick: want true or false`,
 		"---":                 "bad flag syntax: ---",
+		"here --addr x":       `flag --addr must come before "here"`,
+		"here there --seed=1": `flag --seed must come before "here"`,
 	} {
 		out, err := parse(strings.Fields(args)...)
 		if want += "; see 'spindle knit --help'"; err == nil || err.Error() != want || out != "" {
 			t.Errorf("%s: %q, %v, want %s", args, out, err, want)
+		}
+	}
+}
+
+// TestArgumentsMayBeginWithADash: only a name of a flag is taken for one.
+func TestArgumentsMayBeginWithADash(t *testing.T) {
+	for _, args := range []string{"here -", "here --unknown", "-- -x"} {
+		if out, err := parse(strings.Fields(args)...); out != "" || err != nil {
+			t.Errorf("%s: %q, %v", args, out, err)
 		}
 	}
 }
