@@ -96,10 +96,13 @@ func TestErrorOfACall(t *testing.T) {
 		}
 	}
 	failed := (*pyapp.Error)(nil)
+	if _, err := pyapp.Call[any](ctx, app, "no_such_module:f"); !errors.As(err, &failed) || !strings.HasSuffix(failed.Message, "or on the path; App.Dir is the directory of the modules") {
+		t.Error(err)
+	}
 	if _, err := pyapp.Call[any](ctx, app, "functions:verbose", 5<<20); !errors.As(err, &failed) || len(failed.Message) > 1<<20 {
 		t.Errorf("%.100v", err)
 	}
-	if _, err := pyapp.Call[int](ctx, app, "functions:later", "x"); err == nil || err.Error() != "pyapp: functions:later: result: a CBOR array does not fit into a int" {
+	if _, err := pyapp.Call[int](ctx, app, "functions:later", "x"); err == nil || err.Error() != "pyapp: functions:later: result: Python's list does not fit into Go's int" {
 		t.Error(err)
 	}
 	if _, err := pyapp.Call[int](ctx, app, "functions:add", strings.Repeat("x", 10_000)); err == nil || !strings.Contains(err.Error(), "MaxCallBytes") {

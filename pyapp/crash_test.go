@@ -11,10 +11,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/proctest"
 	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 )
@@ -67,8 +67,8 @@ func TestCrashUnderLoad(t *testing.T) {
 		until.Holds(t, func() bool { return len(pyapp.Pids(app)) == 2 })
 		before := good.Load()
 		until.Holds(t, func() bool { return good.Load() > before+100 })
-		if err := syscall.Kill(pyapp.Pids(app)[0], syscall.SIGKILL); err != nil {
-			t.Error(err)
+		if !proctest.KillChild(pyapp.Pids(app)[0]) {
+			t.Error("a worker has ended before it was killed")
 		}
 		before = good.Load()
 		until.Holds(t, func() bool { return good.Load() > before+100 })
@@ -134,7 +134,7 @@ func TestCallThatCrashes(t *testing.T) {
 	if _, err := pyapp.Call[any](t.Context(), app, "functions:crash"); !errors.Is(err, pyapp.ErrCrashed) {
 		t.Error(err)
 	}
-	if pid, err := pyapp.Call[int](t.Context(), app, "functions:pid"); err != nil || !alive(pid) {
+	if pid, err := pyapp.Call[int](t.Context(), app, "functions:pid"); err != nil || !proctest.Alive(pid) {
 		t.Error(pid, err)
 	}
 }

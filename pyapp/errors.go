@@ -7,7 +7,7 @@ import (
 
 // Reasons why a worker cannot start. They are texts for people: no program decides by them.
 var (
-	errNoPython     = errors.New("there is no such Python interpreter")
+	errNoPython     = errors.New("there is no such Python interpreter; set App.Python or $VIRTUAL_ENV")
 	errNotInstalled = errors.New("the package spindle-loop is not installed for this interpreter; install it with: PYTHON -m pip install ./python, in the module github.com/spindleloop/spindle")
 	errNoModule     = missing("there is no such module")
 	errNoAttribute  = missing("the module has no such attribute")
@@ -59,6 +59,13 @@ func (e *StartError) Error() string {
 	}
 	if e.Python != "" && (e.Reason == errNoPython || e.Reason == errNotInstalled) {
 		b.WriteString(e.Python + ": ")
+	}
+	switch e.Reason {
+	case errNoModule, errNoAttribute, errNotAnApp, errImport:
+		if e.Text != "" { // it says the same, with the names
+			b.WriteString(e.Text)
+			return b.String()
+		}
 	}
 	text := e.Reason.Error()
 	if e.Reason == errNotInstalled {

@@ -172,5 +172,5 @@ func ExampleStartError() {
 	if failed := (*pyapp.StartError)(nil); errors.As(err, &failed) {
 		fmt.Println(failed.Python + ": " + failed.Reason.Error())
 	}
-	// Output: no-such-python: there is no such Python interpreter
+	// Output: no-such-python: there is no such Python interpreter; set App.Python or $VIRTUAL_ENV
 }

@@ -136,6 +136,13 @@ func (o Outlet) Put(ctx context.Context, head, body []byte) error {
 // Post sends a small frame without waiting.
 func (o Outlet) Post(head []byte) { o.o.post(frame{head: head}) }
 
+// Unsent returns how many frames wait, or are being written by the goroutines.
+func (o Outlet) Unsent() int {
+	o.o.mu.Lock()
+	defer o.o.mu.Unlock()
+	return o.o.unsent
+}
+
 // Close ends the goroutines, if the pipe is closed too.
 func (o Outlet) Close() { o.o.close() }
 

@@ -118,7 +118,7 @@ func TestErrorsOfStreams(t *testing.T) {
 	if n, err := last("back:fails", 300); n != 300 || !errors.As(err, &failed) || failed.Type != "ValueError" || failed.Target != "back:fails" {
 		t.Error(n, err)
 	}
-	if n, err := last("back:mixed"); n != 2 || err == nil || err.Error() != "pyapp: items[2]: a CBOR UTF-8 text string does not fit into a int" {
+	if n, err := last("back:mixed"); n != 2 || err == nil || err.Error() != "pyapp: items[2]: Python's str does not fit into Go's int" {
 		t.Error(n, err)
 	}
 	if _, err := last("functions:add", 1, 2); !errors.As(err, &failed) || failed.Type != "TypeError" {

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/proctest"
 	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 	"github.com/spindleloop/spindle/tracing"
@@ -89,8 +89,8 @@ func TestErrorsOfGoFunctions(t *testing.T) {
 		"an error":          {[]any{"fail", "/nothing"}, "*fs.PathError", "opening: open /nothing: file does not exist"},
 		"a panic":           {[]any{"panic"}, "pyapp.panicked", "panic: on purpose"},
 		"no function":       {[]any{"nothing"}, "*pyapp.unknown", `the Go program has no function "nothing"`},
-		"argument":          {[]any{"add", map[string]any{"A": 1, "B": "x"}}, "error", "args[0].B: a CBOR UTF-8 text string does not fit into a int"},
-		"arguments":         {[]any{"add", 1, "x"}, "error", "args[1]: a CBOR UTF-8 text string does not fit into a int"},
+		"argument":          {[]any{"add", map[string]any{"A": 1, "B": "x"}}, "error", "args[0].B: Python's str does not fit into Go's int"},
+		"arguments":         {[]any{"add", 1, "x"}, "error", "args[1]: Python's str does not fit into Go's int"},
 		"too many":          {[]any{"add", 1, 2, 3}, "error", "3 arguments do not fit into the 2 fields of a pyapp_test.pair"},
 		"result":            {[]any{"odd"}, "error", "result.a: a chan int has no counterpart in Python"},
 		"large result":      {[]any{"large"}, "error", "the result has 2097152 bytes; MaxCallBytes is 1048576"},
@@ -282,8 +282,8 @@ func TestCrashDuringCallsOfGo(t *testing.T) {
 	if other := <-begun; other == killed {
 		t.Fatal("both calls are in one worker")
 	}
-	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
+	if !proctest.KillChild(killed) {
+		t.Fatal("the worker has ended before it was killed")
 	}
 	if err := <-ended; err != pyapp.ErrCrashed {
 		t.Error(err)

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/proctest"
 	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 )
@@ -89,7 +89,7 @@ func TestKilledWorkers(t *testing.T) {
 		}
 		until.Holds(t, func() bool { return t.Failed() || replied.Load() > before })
 		if pids := pyapp.Pids(app); len(pids) > 0 {
-			if err := syscall.Kill(pids[rand.N(len(pids))], syscall.SIGKILL); err == nil {
+			if proctest.KillChild(pids[rand.N(len(pids))]) {
 				kills++
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/internal/proctest"
 	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 )
@@ -49,7 +50,7 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Error(err)
 		}
 		for _, pid := range pids {
-			if alive(pid) {
+			if proctest.Alive(pid) {
 				t.Error(pid, "is left")
 			}
 		}
@@ -110,7 +111,7 @@ func testProgramThatIsKilled(t *testing.T, target string) {
 		if err != nil {
 			t.Fatal(line)
 		}
-		until.Holds(t, func() bool { return !alive(pid) })
+		until.Holds(t, func() bool { return !proctest.Alive(pid) })
 	}
 	until.Holds(t, func() bool {
 		left, err := filepath.Glob(filepath.Join(temporary, "*"))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorilla/websocket"
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/proctest"
 	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 	"github.com/spindleloop/spindle/web"
@@ -48,7 +49,7 @@ func TestLazyAndEagerStart(t *testing.T) {
 		}
 	}
 	for _, pid := range pyapp.Pids(eager) {
-		if !alive(pid) {
+		if !proctest.Alive(pid) {
 			t.Error(pid, "does not run")
 		}
 	}
@@ -232,7 +233,7 @@ func TestRestartUnderLoad(t *testing.T) {
 		}
 	}
 	for _, pid := range before {
-		until.Holds(t, func() bool { return !alive(pid) })
+		until.Holds(t, func() bool { return !proctest.Alive(pid) })
 	}
 	stop.Store(true)
 	wg.Wait()

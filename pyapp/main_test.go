@@ -2,15 +2,12 @@ package pyapp_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -123,13 +120,4 @@ func get(t testing.TB, url string) (int, string) {
 		t.Fatal(err)
 	}
 	return res.StatusCode, string(b)
-}
-
-// alive reports whether a process runs. One that nothing has reaped yet does not.
-func alive(pid int) bool {
-	if syscall.Kill(pid, 0) != nil {
-		return false
-	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !strings.Contains(string(stat), ") Z ")
 }

@@ -43,7 +43,10 @@ func (o *outlet) put(ctx context.Context, f frame) error {
 }
 
 // post sends a small frame without waiting. If too many frames wait, it stays behind them: a
-// cancellation must not overtake its call.
+// cancellation must not overtake its call. Later frames may overtake it then, which does no harm: a
+// cancellation is the last frame of its call, and the number of a call is not used again; a credit is a
+// total, and the worker keeps the largest; and the frames that end the worker are sent when no call
+// runs, or end all calls.
 func (o *outlet) post(f frame) {
 	if !o.putAtOnce(f) && o.waiting.TryPut(f) == cosync.ErrWouldBlock {
 		_ = o.late.TryPut(f) // it always fits

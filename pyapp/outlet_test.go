@@ -2,6 +2,7 @@ package pyapp_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 )
 
@@ -103,6 +105,14 @@ func TestPutToAFullPipe(t *testing.T) {
 		if _, err := io.ReadFull(in, b); err != nil || binary.BigEndian.Uint32(b[8:]) != uint32(n) {
 			t.Fatal(n, err)
 		}
+	}
+	until.Holds(t, func() bool { return o.Unsent() == 0 })
+	b := make([]byte, 12+10)
+	if err := o.Put(t.Context(), numbered(0, sent, 10), nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := io.ReadFull(in, b); err != nil || !bytes.Equal(b, numbered(0, sent, 10)) {
+		t.Errorf("after the others comes %x, %v", b, err)
 	}
 	o.Close()
 	if err := o.Put(t.Context(), nil, make([]byte, 1)); !errors.Is(err, cosync.ErrClosed) {

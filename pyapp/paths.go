@@ -1,6 +1,7 @@
 package pyapp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -167,10 +168,16 @@ func memberType(t reflect.Type, key any) reflect.Type {
 
 func fits(b []byte, t reflect.Type) error { return decoding.Unmarshal(b, reflect.New(t).Interface()) }
 
+// pythonTypes are the types in Python of what the codec names otherwise.
+var pythonTypes = map[string]string{
+	"positive integer": "int", "negative integer": "int", "byte string": "bytes", "UTF-8 text string": "str", "array": "list", "map": "dict",
+	"primitives": "bool, float or None", "tag": "value with a tag, such as a set",
+}
+
 // plainText returns the text of an error of the codec without its prefix.
 func plainText(err error) string {
 	if kind := (*cbor.UnmarshalTypeError)(nil); errors.As(err, &kind) {
-		return fmt.Sprintf("a CBOR %s does not fit into a %s", kind.CBORType, kind.GoType)
+		return fmt.Sprintf("Python's %s does not fit into Go's %s", cmp.Or(pythonTypes[kind.CBORType], kind.CBORType), kind.GoType)
 	}
 	return strings.TrimPrefix(err.Error(), "cbor: ")
 }

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/proctest"
 	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/pyapp"
 )
@@ -29,11 +29,11 @@ func TestErrorsOfAStart(t *testing.T) {
 		text   string
 	}{
 		"not installed": {&pyapp.App{Target: "main:app", Python: bare}, pyapp.ErrNotInstalled, bare + " -m pip install ./python"},
-		"module":        {&pyapp.App{Target: "nothing:app"}, pyapp.ErrNoModule, "there is no module 'nothing'"},
+		"module":        {&pyapp.App{Target: "nothing:app"}, pyapp.ErrNoModule, "or on the path; set App.Dir to the directory of the module"},
 		"file":          {&pyapp.App{Target: "nothing.py"}, pyapp.ErrNoModule, "there is no file nothing.py"},
-		"attribute":     {&pyapp.App{Target: "raw:nothing"}, pyapp.ErrNoAttribute, "module 'raw' has no attribute 'nothing'"},
-		"not an app":    {&pyapp.App{Target: "wrong:number"}, pyapp.ErrNotAnApp, "3 is not an app"},
-		"import":        {&pyapp.App{Target: "broken:app"}, pyapp.ErrImport, "RuntimeError: it breaks at import"},
+		"attribute":     {&pyapp.App{Target: "raw:nothing"}, pyapp.ErrNoAttribute, "raw:nothing: module 'raw' has no attribute 'nothing'"},
+		"not an app":    {&pyapp.App{Target: "wrong:number"}, pyapp.ErrNotAnApp, "wrong:number: 3 is not an app"},
+		"import":        {&pyapp.App{Target: "broken:app"}, pyapp.ErrImport, "broken:app: importing broken failed\n"},
 		"lifespan":      {&pyapp.App{Target: "wrong:fails"}, pyapp.ErrLifespan, "no database"},
 		"time-out":      {&pyapp.App{Target: "wrong:hangs", StartTimeout: 3 * time.Second}, pyapp.ErrStartTimeout, "longer than 3s"},
 		"options":       {&pyapp.App{Target: "raw:app", Args: []string{"--no-such-option"}}, pyapp.ErrExited, "exit status 2"},
@@ -68,7 +68,7 @@ func TestNoPython(t *testing.T) {
 	app := &pyapp.App{Target: "main:app", Python: "no-such-python", ErrorLog: slog.New(slog.DiscardHandler)}
 	defer app.Close()
 	err := app.Start(t.Context())
-	if !errors.Is(err, pyapp.ErrNoPython) || !strings.Contains(err.Error(), "no-such-python") {
+	if !errors.Is(err, pyapp.ErrNoPython) || !strings.Contains(err.Error(), "no-such-python: there is no such Python interpreter; set App.Python or $VIRTUAL_ENV") {
 		t.Error(err)
 	}
 	if code, text := get(t, serve(t, app)); code != http.StatusServiceUnavailable || strings.Contains(text, "python") {
@@ -155,8 +155,8 @@ func TestStartOfAnAppThatServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
+	if !proctest.KillChild(pid) {
+		t.Fatal("the worker has ended before it was killed")
 	}
 	until.Holds(t, func() bool { return app.Start(t.Context()) != nil })
 	until.Holds(t, func() bool { // a request may still meet the one that was killed

@@ -203,7 +203,7 @@ func TestPathsOfValuesWithoutCounterpart(t *testing.T) {
 		}
 	}
 	if _, err := pyapp.Call[order](ctx, app, "conversions:make", "{'number': 1, 'items': [{'name': 'a'}, {'name': 2}]}"); err == nil ||
-		err.Error() != "pyapp: conversions:make: result.items[1].name: a CBOR positive integer does not fit into a string" {
+		err.Error() != "pyapp: conversions:make: result.items[1].name: Python's int does not fit into Go's string" {
 		t.Error(err)
 	}
 	if _, err := pyapp.Call[map[string][]int](ctx, app, "conversions:make", "{'a': [1, None, 1 << 70]}"); err == nil ||

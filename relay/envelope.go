@@ -142,7 +142,7 @@ func CheckSubject(s string) error {
 	return nil
 }
 
-func notSubject(s string) error { return fmt.Errorf("%w: %q", ErrSubject, s) }
+func notSubject(s string) error { return fmt.Errorf("%w: %q; see relay.CheckSubject", ErrSubject, s) }
 
 // isPart reports whether s is a part of a subject, and not a wildcard.
 func isPart(s string) bool { return s != "" && s != "*" && s != ">" }

@@ -59,3 +59,15 @@ func TestErrorTexts(t *testing.T) {
 	_, err := other.Call(t.Context(), "pay", nil)
 	want("a closed bus", err, relay.ErrClosed, "relay: closed: the bus, for a call of pay")
 }
+
+// TestSubjectThatIsNone: the error has the subject, and says where the rules are.
+func TestSubjectThatIsNone(t *testing.T) {
+	c := newCaller(t, t.Context(), relay.NewLocal(relay.LocalOptions{}), relay.CallerOptions{})
+	_, err := c.Call(t.Context(), "up per", nil)
+	if !errors.Is(err, relay.ErrSubject) || err.Error() != `relay: not a subject: "up per"; see relay.CheckSubject` {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -41,16 +41,19 @@ type Claimer interface {
 	Release(ctx context.Context, key string)
 }
 
-// NewResults returns Results in memory, for up to most replies. The oldest goes first.
-func NewResults(most int) Results {
-	if most < 1 {
-		panic("relay: NewResults with a limit below 1")
+// NewResults returns Results in memory that keep at most capacity replies. When they are full, a
+// new reply replaces the oldest one, and a request with its key is handled again. Workers of one
+// process can share them; for workers in several processes, use Results of a store that they share.
+// NewResults panics if capacity is below 1.
+func NewResults(capacity int) Results {
+	if capacity < 1 {
+		panic("relay: NewResults with a capacity below 1")
 	}
-	return &results{most: most, kept: map[string][]byte{}}
+	return &results{capacity: capacity, kept: map[string][]byte{}}
 }
 
 type results struct {
-	most int
+	capacity int
 
 	mu    sync.Mutex
 	kept  map[string][]byte // guarded by mu
@@ -68,7 +71,7 @@ func (r *results) Store(_ context.Context, key string, reply []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := r.kept[key]; !ok {
-		if len(r.order) == r.most {
+		if len(r.order) == r.capacity {
 			delete(r.kept, r.order[0])
 			r.order = r.order[1:]
 		}

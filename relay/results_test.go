@@ -297,3 +297,24 @@ func TestOutcomeOfAHandlerThatExits(t *testing.T) {
 		}
 	}
 }
+
+// TestNewResultsAreFull: a new reply replaces the oldest one.
+func TestNewResultsAreFull(t *testing.T) {
+	r := relay.NewResults(2)
+	for _, key := range []string{"a", "b", "b", "c"} {
+		if err := r.Store(t.Context(), key, []byte(key)); err != nil {
+			t.Error(err)
+		}
+	}
+	for key, want := range map[string]bool{"a": false, "b": true, "c": true} {
+		if reply, ok, err := r.Load(t.Context(), key); ok != want || err != nil || ok && string(reply) != key {
+			t.Errorf("%s: %q, %v, %v", key, reply, ok, err)
+		}
+	}
+	defer func() {
+		if v := recover(); v != "relay: NewResults with a capacity below 1" {
+			t.Error(v)
+		}
+	}()
+	relay.NewResults(0)
+}

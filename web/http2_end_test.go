@@ -133,6 +133,12 @@ func TestHTTP2DrainKeepsConnectionsInUse(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- sv.Shutdown(context.Background()) }()
 			waitUntilRefused(t, sv)
+			p.send(pingFrame, 0, 0, make([]byte, 8))
+			for f := p.next(); f.kind != pingFrame || f.flags != ack; f = p.next() {
+				if f.kind == goAwayFrame {
+					t.Fatal("the peer is told before its next request")
+				}
+			}
 			p.send(headersFrame, endStream|endHeaders, 3, p.request("GET", "/"))
 			body, lasts := p.farewell()
 			if body != "ok" || !slices.Equal(lasts, []uint32{1<<31 - 1, 3}) {

@@ -10,7 +10,7 @@ import (
 )
 
 // await calls begin on the loop and waits until begin's done was called, on the loop, once.
-// The caller is a task of the loop or any other goroutine.
+// The caller is a task of any loop, or a goroutine that runs no loop.
 func (st *loopState) await(what string, begin func(done func(error))) error {
 	call := begin
 	if !st.l.Owns() {
@@ -31,9 +31,13 @@ func (st *loopState) await(what string, begin func(done func(error))) error {
 // awaitOn is await on any loop. It fails with loop.ErrClosed if the loop closes before.
 func awaitOn(l *loop.Loop, what string, begin func(done func(error))) error {
 	ctx := context.Background()
-	if l.Owns() {
-		if ctx = coro.Here(l); ctx == nil {
-			panic("web: a request or response is used in a callback of the loop; start a task")
+	own := l
+	if !l.Owns() {
+		own = loop.Internal().Current()
+	}
+	if own != nil {
+		if ctx = coro.Here(own); ctx == nil {
+			panic("web: a request or response is used in a callback of a loop; start a task")
 		}
 	}
 	result, err := onloop.Call(ctx, l, what, begin)

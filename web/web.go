@@ -25,7 +25,9 @@
 //
 // The methods of Server say where they may be called. Those of Service may be called from
 // anywhere. ResponseWriters and request bodies are used as with net/http: by the
-// handler's goroutine or task, or by another one that the handler waits for.
+// handler's goroutine or task, or by another one that the handler waits for. That may be a task of
+// another loop, which goes on meanwhile. Once the request's loop has begun such a call, a cancellation of
+// the task does not end it; the end of the request does.
 //
 // Where nothing else is documented, the server behaves like net/http's.
 package web

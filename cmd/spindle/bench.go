@@ -192,10 +192,7 @@ func choose(names []string) ([]benchmark, error) {
 		known[i] = m.name
 	}
 	for _, name := range names {
-		switch {
-		case strings.HasPrefix(name, "-"):
-			return nil, fmt.Errorf("flag %s must come before the names", name)
-		case !slices.Contains(known, name):
+		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("unknown benchmark %q (have %s)", name, strings.Join(known, ", "))
 		}
 	}

@@ -10,11 +10,10 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"regexp"
 	"runtime/pprof"
-	"strings"
 	"syscall"
-	"time"
+
+	"github.com/spindleloop/spindle/cmd/spindle/cmdline"
 )
 
 // command is a subcommand.
@@ -137,63 +136,7 @@ func usage(w io.Writer) {
 	fmt.Fprint(w, "\n'spindle COMMAND --help' explains a command and its flags;\n'spindle --cpuprofile FILE COMMAND' profiles it.\n")
 }
 
-// parse parses a command's flags. An error is one line. For --help it prints the text and
-// the flags.
+// parse parses the flags of a command. For --help it prints text and the flags.
 func parse(flags *flag.FlagSet, text string, args []string, out io.Writer) error {
-	flags.SetOutput(io.Discard)
-	flags.Usage = func() {}
-	err := flags.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(out, strings.TrimSpace(text))
-		heading := "\nFlags:\n"
-		flags.VisitAll(func(f *flag.Flag) {
-			fmt.Fprint(out, heading)
-			heading = ""
-			name, usage := flag.UnquoteUsage(f)
-			shown := fmt.Sprintf("--%s %s", f.Name, name)
-			if f.DefValue != "" && f.DefValue != "false" {
-				usage += fmt.Sprintf(" (default %s)", f.DefValue)
-			}
-			fmt.Fprintf(out, "  %-19s  %s\n", strings.TrimSpace(shown), usage)
-		})
-		return err
-	}
-	if err != nil {
-		return fmt.Errorf("%s; see 'spindle %s --help'", describe(flags, err), flags.Name())
-	}
-	return nil
-}
-
-// flagError matches an error of package flag: what happened, the flag's name, the reason.
-var flagError = regexp.MustCompile(`(?s)^(.* )-+([^ :]+)(: .*)?$`)
-
-// describe rewrites an error of package flag: with two dashes, as in the help, and with the
-// wanted value instead of "parse error".
-func describe(flags *flag.FlagSet, err error) string {
-	part := flagError.FindStringSubmatch(err.Error())
-	if part == nil {
-		return err.Error()
-	}
-	what, name, why := part[1], part[2], part[3]
-	f := flags.Lookup(name)
-	if f == nil {
-		return "no flag --" + name
-	}
-	if g, ok := f.Value.(flag.Getter); ok && why == ": parse error" {
-		why = ": want " + wanted(g.Get())
-	}
-	return what + "--" + name + why
-}
-
-// wanted describes the values of a flag with the type of value.
-func wanted(value any) string {
-	switch value.(type) {
-	case time.Duration:
-		return "a time such as 500ms"
-	case bool:
-		return "true or false"
-	case uint64:
-		return "a number from 0"
-	}
-	return "a number"
+	return cmdline.Parse("spindle", flags, text, args, out)
 }

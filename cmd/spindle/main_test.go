@@ -118,7 +118,7 @@ func TestErrorsTakeOneLine(t *testing.T) {
 		{"echo --tls-cert c.pem --tls-key k.pem", "--network tls"},
 		{"echo --network unix --addr /no/such/folder/x", "/no/such/folder/x"},
 		{"proxy", "LISTEN and TARGET"},
-		{"proxy :0", "LISTEN and TARGET"},
+		{"proxy :0", "want 2 arguments, LISTEN and TARGET, got 1; see 'spindle proxy --help'"},
 		{"proxy :0 nonsense", `"nonsense"`},
 		{"proxy nonsense 127.0.0.1:1", `"nonsense"`},
 		{"proxy --max-conns -1 :0 127.0.0.1:1", "--max-conns -1"},

@@ -54,7 +54,7 @@ func runProxy(ctx context.Context, args []string, out, errs io.Writer) error {
 	}
 	switch {
 	case flags.NArg() != 2:
-		return fmt.Errorf("got %d arguments, want LISTEN and TARGET; see 'spindle proxy --help'", flags.NArg())
+		return fmt.Errorf("want 2 arguments, LISTEN and TARGET, got %d; see 'spindle proxy --help'", flags.NArg())
 	case *maxConns < 0:
 		return fmt.Errorf("--max-conns %d: want 0 or more", *maxConns)
 	}

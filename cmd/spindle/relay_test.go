@@ -77,6 +77,7 @@ func TestRelayErrors(t *testing.T) {
 		"relay bench now":                   `got the argument "now"`,
 		"relay demo --addr nowhere":         "nowhere",
 		"relay demo --port 1":               "no flag --port; see 'spindle relay demo --help'",
+		"relay demo --adr 1":                "no flag --adr (did you mean --addr?); see 'spindle relay demo --help'",
 		"relay demo --nats embedded":        "go install ./cmd/spindle-nats",
 		"relay bench --nats nats://x":       "go install ./cmd/spindle-nats",
 		"relay demo --addr 256.0.0.1:99999": "256.0.0.1:99999",

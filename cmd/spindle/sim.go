@@ -105,8 +105,6 @@ func (s *search) choose(args []string, runs int) error {
 	switch {
 	case len(args) == 0:
 		return fmt.Errorf("no program given %s", have)
-	case len(args) > 1 && strings.HasPrefix(args[1], "-"):
-		return fmt.Errorf("flag %s must come before the program", args[1])
 	case len(args) > 1:
 		return fmt.Errorf("got %d arguments, want one program %s", len(args), have)
 	case s.Shortest < 0:

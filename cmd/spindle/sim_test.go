@@ -123,7 +123,7 @@ func TestSimErrors(t *testing.T) {
 		"sim":                               "no program given (have echo, counter, ",
 		"sim nothing":                       `unknown program "nothing" (have echo, counter, `,
 		"sim echo lock":                     "got 2 arguments, want one program",
-		"sim echo --seed 1":                 "flag --seed must come before the program",
+		"sim echo --seed 1":                 `flag --seed must come before "echo"`,
 		"sim --runs 0 echo":                 "--runs 0: want at least 1",
 		"sim --seed x echo":                 `invalid value "x" for flag --seed: want a number`,
 		"sim --seed -1 echo":                `invalid value "-1" for flag --seed: want a number from 0`,

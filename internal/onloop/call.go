@@ -2,6 +2,7 @@ package onloop
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"github.com/spindleloop/spindle/internal/atclose"
@@ -10,8 +11,8 @@ import (
 )
 
 // Call calls start on l, and waits until done was called on l. It returns the value that
-// done was called with. Done may be called once, by start or later. A task of l may call it, and
-// a goroutine; one that runs another loop blocks that. A callback of l must not call it.
+// done was called with. Done may be called once, by start or later. Tasks may call it, of l and of
+// other loops, and goroutines that run no loop. A callback must not call it.
 //
 // A task of l passes its own context. Call calls start at once, and the wait has the name
 // what in the task tree. If the task is cancelled before done was called, Call fails with the
@@ -20,16 +21,65 @@ import (
 //
 // For other callers, l runs start in a coming turn. If ctx ends before that, start will not be
 // called, and Call fails with the cause of ctx. Once start was called, it may use the caller's
-// memory, and Call waits for done. If l closes first, Call fails with loop.ErrClosed.
+// memory, and Call waits for done. If l closes first, Call fails with loop.ErrClosed. A task of
+// another loop passes its own context, too: with another one it would block its loop.
 func Call[T any](ctx context.Context, l *loop.Loop, what string, start func(done func(T))) (T, error) {
 	if l.Owns() {
 		return callInTask(ctx, l, what, start)
 	}
+	if c := coro.Calling(ctx); c != nil {
+		return callElsewhere(ctx, c, l, what, start)
+	}
+	return callOutside(ctx, l, start, &claim{})
+}
+
+// claim decides whether start is called.
+type claim struct {
+	taken  atomic.Bool   // by the loop before start, or by the caller that gives up
+	gaveUp chan struct{} // closed when a task has given up; nil for a goroutine
+}
+
+// Abort gives up for a task. It reports false if start was called.
+func (c *claim) Abort() bool {
+	if !c.taken.CompareAndSwap(false, true) {
+		return false
+	}
+	close(c.gaveUp)
+	return true
+}
+
+// callElsewhere is Call in a task of another loop, which goes on meanwhile: a goroutine waits for l.
+func callElsewhere[T any](ctx context.Context, c *coro.Coro, l *loop.Loop, what string, start func(done func(T))) (result T, err error) {
+	p := &Parker{}
+	if p.waker, err = c.NewWaker(ctx); err != nil {
+		return result, err
+	}
+	p.l = p.waker.Loop()
+	var answer struct {
+		value T
+		err   error
+	}
+	claim := &claim{gaveUp: make(chan struct{})}
+	go func() {
+		answer.value, answer.err = callOutside(context.Background(), l, start, claim)
+		if answer.err != errGaveUp {
+			p.Wake()
+		}
+	}()
+	if err := p.Park(ctx, what, claim); err != nil {
+		return result, err
+	}
+	return answer.value, answer.err
+}
+
+var errGaveUp = errors.New("onloop: the task that waited has given up")
+
+// callOutside is Call on a goroutine that runs no loop.
+func callOutside[T any](ctx context.Context, l *loop.Loop, start func(done func(T)), claim *claim) (T, error) {
 	var zero T
 	result := make(chan T, 1)
-	var claimed atomic.Bool // set by the loop before start, or by the caller that gives up
 	if err := l.Internal().Post(atclose.Drop, func() {
-		if claimed.CompareAndSwap(false, true) {
+		if claim.taken.CompareAndSwap(false, true) {
 			start(func(value T) { result <- value })
 		}
 	}); err != nil {
@@ -41,10 +91,12 @@ func Call[T any](ctx context.Context, l *loop.Loop, what string, start func(done
 		case value := <-result:
 			return value, nil
 		case <-stop: // the loop may not run again
-			if claimed.CompareAndSwap(false, true) {
+			if claim.taken.CompareAndSwap(false, true) {
 				return zero, context.Cause(ctx)
 			}
 			stop = nil
+		case <-claim.gaveUp:
+			return zero, errGaveUp
 		case <-l.Done(): // runs nothing any more, but done may have been called before
 			select {
 			case value := <-result:

@@ -140,3 +140,69 @@ func TestCanceledCallInATask(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestCallInATaskOfAnotherLoop: the task waits, and its loop goes on.
+func TestCallInATaskOfAnotherLoop(t *testing.T) {
+	l := running(t)
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		own := spindle.LoopOf(ctx)
+		got, err := onloop.Call(ctx, l, "the test", func(done func(int)) {
+			_ = own.Post(func() { _ = l.Post(func() { done(7) }) }) // a loop that is blocked would not call it
+		})
+		if got != 7 || err != nil {
+			t.Errorf("%v, %v", got, err)
+		}
+		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			got, err := onloop.Call(ctx, l, "the test", func(done func(int)) {
+				_ = own.Post(func() {
+					s.Cancel(nil)
+					_ = l.Post(func() { done(7) })
+				})
+			})
+			if got != 7 || err != nil {
+				t.Errorf("cancelled after its start: %v, %v", got, err)
+			}
+			if _, err := onloop.Call(ctx, l, "the test", func(done func(int)) { done(7) }); !errors.Is(err, context.Canceled) {
+				t.Errorf("cancelled before: %v", err)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCallInATaskOfALoopThatDoesNotRun: a cancellation and Close end the wait.
+func TestCallInATaskOfALoopThatDoesNotRun(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	never := func(func(int)) { t.Error("started") }
+	err = spindle.Run(t.Context(), func(ctx context.Context) error {
+		err := spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			spindle.LoopOf(ctx).CallSoon(func() { s.Cancel(nil) })
+			if _, err := onloop.Call(ctx, l, "the test", never); !errors.Is(err, context.Canceled) {
+				t.Errorf("cancelled: %v", err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		spindle.LoopOf(ctx).CallSoon(func() {
+			l.RunOnce(0) // the first call must not start
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		if _, err := onloop.Call(ctx, l, "the test", func(done func(int)) {}); err != loop.ErrClosed {
+			t.Errorf("closed: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -64,7 +64,7 @@ var realWorld = []struct {
 // outside are what no program runs on in a simulated world: commands, examples, the
 // inspector, which observes processes from outside their loops, the Python package and the
 // package that runs it, and what tests are made with.
-var outside = []string{"cmd/", "inspect/", "examples/", "docs/", "internal/browsertest/", "internal/leak/", "internal/until/", "internal/snippets/", "internal/tlstest/", "internal/http2attack/", "internal/kernel/kerneltest/", "internal/transporttest/", "python/libspindle/", "pyapp/"}
+var outside = []string{"cmd/", "inspect/", "examples/", "docs/", "internal/browsertest/", "internal/leak/", "internal/proctest/", "internal/until/", "internal/snippets/", "internal/tlstest/", "internal/http2attack/", "internal/kernel/kerneltest/", "internal/transporttest/", "python/libspindle/", "pyapp/"}
 
 // TestNothingIsRealInASimulatedWorld reads what the files name. What it cannot see,
 // the tests of determinism do.

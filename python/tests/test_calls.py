@@ -57,3 +57,24 @@ def test_items_and_credits_are_counted_beyond_32_bits():
         assert flow._added == 1 << 32
         assert sent[-1] == short("item", 1)
     spindle.run(main())
+
+
+async def count():
+    for n in range(10):
+        yield n
+
+
+def test_an_earlier_credit_that_comes_later_takes_nothing_back(monkeypatch):
+    monkeypatch.setitem(calls._loaded, "test:count", calls.Function(count))
+
+    async def main():
+        batches = []
+        running = calls.Calls(lambda header, body=b"": batches.append(body), None, 1 << 20)
+        asyncio.get_running_loop().call_soon(running.start, {"kind": "request", "id": 1, "seq": 2}, values.encode(["test:count", [], {}]))
+        await asyncio.sleep(0)
+        running.credit(1, 6)
+        running.credit(1, 4)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert [n for batch in batches for n in values.decode(batch)] == list(range(6))
+    spindle.run(main())

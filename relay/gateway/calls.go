@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
@@ -23,11 +21,6 @@ import (
 
 // callsProtocol is the subprotocol for many calls on one WebSocket.
 const callsProtocol = "relay.calls.v1"
-
-const (
-	writeTimeout = 30 * time.Second // after which a client that does not read is disconnected
-	pingInterval = 30 * time.Second
-)
 
 // offersCalls reports whether the client of a WebSocket offers callsProtocol.
 func offersCalls(r *http.Request) bool {
@@ -102,7 +95,7 @@ func (h *Handler) serveCalls(w http.ResponseWriter, r *http.Request) {
 func (s *callSocket) read(ctx context.Context, n *either.Nursery) error {
 	reading := ctx
 	if spindle.Current(ctx) != nil {
-		reading = context.WithoutCancel(ctx) // as in write; the task's end ends it
+		reading = context.WithoutCancel(ctx) // as in writeMessage; the task's end ends it
 	}
 	for {
 		kind, message, err := s.c.Read(reading)
@@ -326,22 +319,9 @@ func (s *callSocket) failure(callCtx context.Context, id uint64, err error) answ
 	return frame
 }
 
-// write writes a frame. If it fails, the connection has ended. In a task, only the end of the
-// connection ends a write: a context would do so on a goroutine, which a simulated run does not have.
-func (s *callSocket) write(ctx context.Context, frame any) (err error) {
-	message := encodeFrame(frame)
-	write := func(ctx context.Context) error { return s.c.Write(ctx, ws.Text, message) }
-	if spindle.Current(ctx) != nil {
-		timer := spindle.LoopOf(ctx).CallLater(writeTimeout, func() { s.c.CloseNow() })
-		err = write(context.WithoutCancel(ctx))
-		timer.Cancel()
-	} else {
-		err = either.FailAfter(ctx, writeTimeout, write)
-	}
-	if err != nil && !errors.Is(err, net.ErrClosed) { // a close that has begun goes on
-		s.c.CloseNow()
-	}
-	return err
+// write writes a frame. If it fails, the connection has ended.
+func (s *callSocket) write(ctx context.Context, frame any) error {
+	return writeMessage(ctx, s.c, ws.Text, encodeFrame(frame))
 }
 
 // drain is called when the server shuts down.

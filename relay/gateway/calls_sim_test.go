@@ -1,14 +1,11 @@
 package gateway_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +15,6 @@ import (
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/gateway"
 	"github.com/spindleloop/spindle/sim"
-	"github.com/spindleloop/spindle/stream"
 	"github.com/spindleloop/spindle/web"
 	"github.com/spindleloop/spindle/ws"
 )
@@ -203,52 +199,5 @@ func TestCallsOfClientThatDoesNotRead(t *testing.T) {
 	}
 	if most > 4 || handlers != 0 {
 		t.Errorf("%d handlers at a time, and %d are left", most, handlers)
-	}
-}
-
-// TestCallsOfSilentClient: the server pings it, and disconnects it if it does not answer.
-func TestCallsOfSilentClient(t *testing.T) {
-	w := sim.NewWorld(1)
-	handlers := 0
-	w.Host("server").Serve(simPlane(&handlers, simHandler, gateway.Route{}))
-	w.Host("client").Go(func(ctx context.Context) error {
-		if err := spindle.Sleep(ctx, time.Second); err != nil { // the server listens
-			return err
-		}
-		c, err := stream.Dial(ctx, "tcp", "server:80")
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: server\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: "+callsProtocol+"\r\n\r\n")
-		if err != nil {
-			return err
-		}
-		from := bufio.NewReader(c)
-		if res, err := http.ReadResponse(from, nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
-			return fmt.Errorf("%+v, %w", res, err)
-		}
-		began, pinged := w.Now(), time.Duration(0)
-		for err == nil {
-			var head [2]byte // of a frame
-			if _, err = io.ReadFull(from, head[:]); err == nil {
-				_, err = from.Discard(int(head[1]))
-			}
-			if head[0] == 0x89 && pinged == 0 { // a ping
-				pinged = w.Now() - began
-			}
-		}
-		within := func(d, least, most time.Duration) bool { return least <= d && d <= most }
-		if ended := w.Now() - began; !within(pinged, 29*time.Second, 31*time.Second) || !within(ended, 59*time.Second, 61*time.Second) {
-			t.Errorf("pinged after %v, and disconnected after %v", pinged, ended)
-		}
-		return nil
-	})
-	if err := w.RunFor(5 * time.Minute); err != nil {
-		t.Error(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Error(err)
 	}
 }

@@ -112,7 +112,8 @@ type Handler struct {
 //
 // If there is no reply before the deadline, the answer is 504. If the client leaves, the
 // call is cancelled; on a WebSocket not while two more messages of the client wait, because it
-// is not read then. If the plane is full, or has no worker, or the bus is down, the answer is
+// is not read then. A client of a WebSocket that does not answer a ping, or does not take a message,
+// within 30 seconds has left. If the plane is full, or has no worker, or the bus is down, the answer is
 // 503 with Retry-After; for a queue that is full, set relay.CallerOptions.FailWhenFull. If a handler
 // fails or panics, the answer is 500. If the call fails in another way, because its worker was
 // stopped or the reply is too large, the answer is 502. Both are logged to route.ErrorLog.

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/either"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/ws"
 )
@@ -85,10 +88,16 @@ func reason(err error) string {
 	return "failed"
 }
 
-// serveSocket serves a WebSocket. Its client is read while a call runs, so that its leaving is
-// noticed, but not when two more messages wait: they are kept here.
+// The limits for a client that has vanished. Without them its connection would stay open.
+const (
+	pingInterval = 30 * time.Second // and the time for an answer
+	writeTimeout = 30 * time.Second
+)
+
+// serveSocket serves a WebSocket. Its client is read and pinged while a call runs, so that its
+// leaving is noticed, but not when two more messages wait: they are kept here.
 func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
-	c, err := ws.Accept(w, r, ws.Options{MessageLimit: int(h.r.MaxBody), CheckOrigin: h.r.CheckOrigin})
+	c, err := ws.Accept(w, r, ws.Options{MessageLimit: int(h.r.MaxBody), CheckOrigin: h.r.CheckOrigin, PingInterval: pingInterval})
 	if err != nil {
 		h.refused.Add(1) // Accept has answered
 		return
@@ -97,6 +106,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	requests := cosync.NewInbox[[]byte](1)
 	both(r.Context(), func(ctx context.Context) error {
 		defer requests.Close()
+		defer c.CloseNow() // ends a write
 		for {
 			_, message, err := c.Read(ctx)
 			if errors.As(err, new(*ws.ProtocolError)) { // such as a message that is too large
@@ -163,10 +173,26 @@ func (h *Handler) answerSocket(ctx context.Context, c *ws.Conn, e relay.Envelope
 		if utf8.Valid(item) {
 			kind = ws.Text
 		}
-		if c.Write(ctx, kind, item) != nil {
+		if writeMessage(ctx, c, kind, item) != nil {
 			return errNotWritten
 		}
 	}
+}
+
+// writeMessage writes a message. If it fails, the connection has ended. In a task, only the end of
+// the connection ends a write: a context would do so on a goroutine, which a simulated run does not have.
+func writeMessage(ctx context.Context, c *ws.Conn, kind ws.Kind, message []byte) (err error) {
+	if spindle.Current(ctx) != nil {
+		timer := spindle.LoopOf(ctx).CallLater(writeTimeout, func() { c.CloseNow() })
+		err = c.Write(context.WithoutCancel(ctx), kind, message)
+		timer.Cancel()
+	} else {
+		err = either.FailAfter(ctx, writeTimeout, func(ctx context.Context) error { return c.Write(ctx, kind, message) })
+	}
+	if err != nil && !errors.Is(err, net.ErrClosed) { // a close that has begun goes on
+		c.CloseNow()
+	}
+	return err
 }
 
 // both runs two functions at a time, in tasks or on goroutines, until both have returned.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/proctest"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/process"
 )
@@ -34,7 +35,7 @@ func TestProcessThatAnswersTwice(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			for alive(n) {
+			for proctest.Alive(n) {
 				if err := spindle.Yield(ctx); err != nil {
 					return err
 				}

@@ -9,11 +9,11 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/proctest"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/process"
 )
@@ -109,7 +109,7 @@ func (k *kills) kill(ctx context.Context, d time.Duration) error {
 		if err := spindle.Sleep(ctx, pause); err != nil {
 			return err
 		}
-		if k.pid > 0 && syscall.Kill(k.pid, syscall.SIGKILL) == nil {
+		if k.pid > 0 && proctest.KillChild(k.pid) {
 			k.killed++
 		}
 		k.pid = 0

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -266,13 +265,4 @@ func noFilesLeft(t *testing.T) (dir string) {
 		}
 	})
 	return dir
-}
-
-// alive reports whether a process runs. One that nothing has reaped yet does not.
-func alive(pid int) bool {
-	if syscall.Kill(pid, 0) != nil {
-		return false
-	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !strings.Contains(string(stat), ") Z ")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/frame"
+	"github.com/spindleloop/spindle/internal/proctest"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/process"
 )
@@ -103,7 +104,7 @@ func TestCanceledRequest(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for alive(pid) {
+		for proctest.Alive(pid) {
 			if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
 				return err
 			}
@@ -131,7 +132,7 @@ func TestProcessThatLeavesAnother(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				for alive(pid) {
+				for proctest.Alive(pid) {
 					if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
 						return err
 					}

@@ -177,7 +177,8 @@ def load(target):
         found = importlib.import_module(module_name)
     except ModuleNotFoundError as e:
         if e.name is not None and (module_name == e.name or module_name.startswith(e.name + ".")):
-            raise NoFunction("module", f"there is no module {module_name!r} in {os.getcwd()} or on the path") from None
+            raise NoFunction("module", f"there is no module {module_name!r} in {os.getcwd()} or on the path; "
+                             "App.Dir is the directory of the modules") from None
         raise
     for part in attribute.split("."):
         try:

@@ -14,7 +14,15 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         text = " ".join(message.splitlines()).removeprefix("spindle: ")
+        if text.startswith("unrecognized arguments: "):
+            text += self._hint(text.split()[2])
         self.exit(2, f"spindle: {text}\n".encode(errors="backslashreplace").decode())
+
+    def _hint(self, argument):
+        import difflib
+
+        near = difflib.get_close_matches(argument.partition("=")[0], self._option_string_actions, 1, 0.75)
+        return "".join(f" (did you mean {option}?)" for option in near) + "; see python -m spindle --help"
 
 
 def parser():

@@ -44,6 +44,9 @@ class Config:
     # Seconds that connections are kept for one more request when the server stops. Not an option.
     drain_idle = 1.0
 
+    # What helps if there is no module of the app's name. Not an option.
+    find_module = "start the server where the module is, or set app_dir (the command's --app-dir)"
+
     # Where a worker counts for the metrics: the descriptor of shared memory, and a slot. Not an option.
     tally = None
 

@@ -23,7 +23,7 @@ def load_app(config):
         directory = os.path.abspath(config.app_dir or ".")
         if directory not in sys.path:
             sys.path.insert(0, directory)
-        app = import_app(app)
+        app = import_app(app, directory, config.find_module)
     if config.factory:
         try:
             app = app()
@@ -41,15 +41,15 @@ def load_app(config):
     return app, interface
 
 
-def import_app(name):
-    """Import "module:attribute", "file.py" or "file.py:attribute"."""
+def import_app(name, directory, remedy):
+    """Import "module:attribute", "file.py" or "file.py:attribute". The remedy is for a module that is not in the directory."""
     module_name, _, attribute = name.partition(":")
     if not module_name or (":" in name and not attribute):
         raise AppError(f"spindle: {name!r} does not name an app; write module:attribute, for example main:app")
     if module_name.endswith(".py"):
         module = _import_file(module_name)
     else:
-        module = _import_module(module_name)
+        module = _import_module(module_name, directory, remedy)
     if not attribute:
         for attribute in ("app", "application"):
             if hasattr(module, attribute):
@@ -66,14 +66,12 @@ def import_app(name):
     return found
 
 
-def _import_module(name):
+def _import_module(name, directory, remedy):
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as e:
         if e.name is not None and (name == e.name or name.startswith(e.name + ".")):
-            raise AppError(
-                f"spindle: there is no module {name!r} in {os.getcwd()} or on the path; "
-                "start the server where the module is, or say --app-dir", "module") from None
+            raise AppError(f"spindle: there is no module {name!r} in {directory} or on the path; {remedy}", "module") from None
         raise AppError(_import_failed(name, e), "import") from None
     except Exception as e:
         raise AppError(_import_failed(name, e), "import") from None

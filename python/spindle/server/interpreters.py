@@ -137,6 +137,7 @@ class InterpretersServer(Server):
         text = os.read(other.status, 4096)
         words = other.hear(text)
         if b"ready" in words:
+            logger.info("spindle: %d of %d interpreters are ready", 1 + len(self.others), self.config.interpreters)
             self._start_next()
         if b"leaving" in words and not self._signals:
             self.stop()

@@ -8,6 +8,7 @@ from .config import TrustedProxies, _split
 def adapt(config):
     """Change what a server of its own would do otherwise."""
     config.http = "1"  # which Go speaks with its workers
+    config.find_module = "set App.Dir to the directory of the module"
     config.drain_idle = 0.0  # Go sends no more requests before it stops the worker
 
 

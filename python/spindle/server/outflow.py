@@ -32,7 +32,9 @@ class Outflow:
         self._waiter = None  # a future: the loop waits for _allowed
 
     def allow(self, n):
-        """Let n items be sent in all; n is the last 32 bits. For the loop."""
+        """Let n items be sent in all, or as many as before if they were more: a later call may come first. n is the last 32 bits.
+        For the loop.
+        """
         with self._changed:
             more = (n - self._allowed) & 0xffffffff
             if more < 1 << 31:  # otherwise a later call came first

@@ -171,8 +171,7 @@ class Server:
             except OSError as e:
                 await self._unless(lifespan, lifespan.shutdown(), self._until_given_up(self._signals + 1))
                 raise StartError(str(e)) from None
-            for sock in sockets:
-                logger.info("spindle: serving on %s (stop with Ctrl+C)", describe(self.config, sock))
+            self._announce(sockets)
             self.started = True
             await self._started()
             await self._stop.wait()
@@ -204,6 +203,11 @@ class Server:
 
     async def _starting(self):
         """Called before the app's startup."""
+
+    def _announce(self, sockets):
+        """Log where the server can be reached."""
+        for sock in sockets:
+            logger.info("spindle: serving on %s (stop with Ctrl+C)", describe(self.config, sock))
 
     async def _started(self):
         """Called when connections are accepted."""

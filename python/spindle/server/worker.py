@@ -24,6 +24,9 @@ class WorkerServer(Server):
         os.set_blocking(self.commands, False)
         asyncio.get_running_loop().add_reader(self.commands, self._command)
 
+    def _announce(self, sockets):
+        """Log nothing: the supervisor has logged the address."""
+
     async def _started(self):
         self._say(b"ready\n")
 

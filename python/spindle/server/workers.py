@@ -102,7 +102,7 @@ class Supervisor:
         old = {number: signal.signal(number, lambda *_: None)
                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGTTIN, signal.SIGTTOU)}
         try:
-            logger.info("spindle: supervisor %d, serving on %s", os.getpid(), describe(self.config, self.sock))
+            logger.info("spindle: supervisor %d, serving on %s (stop with Ctrl+C)", os.getpid(), describe(self.config, self.sock))
             return self._supervise(read)
         finally:
             for worker in self.workers:

@@ -66,7 +66,8 @@ def test_app_is_imported_before_the_loop_runs(command, arguments):
 
 
 @pytest.mark.parametrize("arguments, text", [
-    (["missing:app"], "there is no module 'missing'"),
+    (["missing:app"], "or on the path; start the server where the module is, or set app_dir (the command's --app-dir)"),
+    (["missing:app", "--app-dir", "/dev"], "there is no module 'missing' in /dev or on the path"),
     (["app:missing"], "no attribute 'missing'; it has app, factory, wsgi"),
     (["missing.py"], "there is no file missing.py"),
     (["app:"], "write module:attribute"),
@@ -74,6 +75,8 @@ def test_app_is_imported_before_the_loop_runs(command, arguments):
     (["needs:app"], "No module named 'not_installed'"),
     (["app:os"], "cannot be called"),
     (["app:app", "--port", "x"], "invalid int value"),
+    (["app:app", "--prt", "1"], "unrecognized arguments: --prt 1 (did you mean --port?); see python -m spindle --help"),
+    (["app:app", "--knit"], "unrecognized arguments: --knit; see python -m spindle --help"),
     (["app:app", "--port", "99999"], "port must be from 0 to 65535"),
     (["app:app", "--workers", "0"], "workers must be from 1 to 1024"),
     (["app:app", "--header", "x"], "write it as"),

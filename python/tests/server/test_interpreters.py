@@ -40,7 +40,7 @@ def command(command):
 
 def start(command, *arguments):
     process = command("app:app", "--port", "0", "--no-access-log", "--lifespan", "off", "--interpreters", "2", *arguments)
-    process.wait_for_log("serving on", 2)
+    process.wait_for_log("2 of 2 interpreters are ready")
     return process
 
 
@@ -58,6 +58,14 @@ def failure(command, app, *arguments):
     assert process.process.wait(LIMIT) == 1
     process.readers_end()
     return process.errors()
+
+
+@needs_interpreters
+def test_the_address_is_logged_once(command):
+    process = start(command)
+    assert process.stop() == 0
+    process.readers_end()
+    assert process.errors().count("serving on") == 1
 
 
 @needs_interpreters

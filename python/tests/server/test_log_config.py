@@ -60,7 +60,7 @@ def test_every_format(command, name, workers):
         pytest.skip("once is enough")
     (command.directory / name).write_text(TEXTS[name])
     process = command("app:app", "--port", "0", "--log-config", name, "--workers", str(workers))
-    process.wait_for_log("mine INFO spindle: serving on")
+    process.wait_for_log(f"mine INFO spindle: {'serving on' if workers == 1 else 'supervisor'}")
     if workers > 1:
         process.wait_for_log("mine INFO spindle: worker", workers)
     assert process.stop() == 0

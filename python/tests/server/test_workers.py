@@ -408,6 +408,14 @@ def test_worker_stops_in_order_if_its_supervisor_ends_before_it_is_ready():
     os.close(status)
 
 
+def test_the_address_is_logged_once(command):
+    process = command("app:app", "--port", "0", "--workers", "2")
+    process.wait_for_log("is ready", 2)
+    assert process.stop() == 0
+    process.readers_end()
+    assert process.errors().count("serving on") == 1
+
+
 def test_workers_that_cannot_start(command):
     process = command("missing:app", "--port", "0", "--workers", "2")
     assert process.process.wait(LIMIT) == 1

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spindleloop/spindle/cmd/spindle/cmdline"
 	"github.com/spindleloop/spindle/cmd/spindle/relaydemo"
 	"github.com/spindleloop/spindle/internal/report"
 	"github.com/spindleloop/spindle/relay"
@@ -69,19 +70,15 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	return 2
 }
 
-// parse parses flags. For --help it prints them.
+// parse parses the flags of a command without arguments.
 func parse(flags *flag.FlagSet, args []string, out io.Writer) error {
-	flags.SetOutput(io.Discard)
-	err := flags.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintf(out, "Flags of spindle-nats %s:\n", flags.Name())
-		flags.SetOutput(out)
-		flags.PrintDefaults()
-	case err == nil && flags.NArg() > 0:
-		err = fmt.Errorf("%s: got the argument %q, want none", flags.Name(), flags.Arg(0))
+	if err := cmdline.Parse("spindle-nats", flags, "Spindle-nats "+flags.Name()+" has these flags.", args, out); err != nil {
+		return err
 	}
-	return err
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%s: got the argument %q, want none; see 'spindle-nats %[1]s --help'", flags.Name(), flags.Arg(0))
+	}
+	return nil
 }
 
 const natsUsage = "`URL` of a NATS server, or several with commas; embedded starts one"

@@ -71,8 +71,9 @@ func TestErrors(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                "spindle-nats demo",
 		"dance":                           `no command "dance"`,
-		"demo now":                        `demo: got the argument "now"`,
-		"demo --port 1":                   "flag provided but not defined: -port",
+		"demo now":                        `demo: got the argument "now", want none; see 'spindle-nats demo --help'`,
+		"demo --port 1":                   "no flag --port; see 'spindle-nats demo --help'",
+		"demo --adr :0":                   "no flag --adr (did you mean --addr?); see 'spindle-nats demo --help'",
 		"demo --nats nats://127.0.0.1:1":  "relay/nats: connecting to nats://127.0.0.1:1: relay: the bus is not connected",
 		"bench --nats nats://127.0.0.1:1": "nats: no servers available",
 	} {
