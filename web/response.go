@@ -295,7 +295,7 @@ func (w *response) flushed() bool {
 	return w.phase == draftCommitted && len(w.head)+len(w.buf) == 0 && w.x.ctx.Err() == nil
 }
 
-// dropBuffers gives the empty buffers back: a handler that flushes may be an event stream
+// dropBuffers gives the empty buffers back, on the loop: a handler that flushes may be an event stream
 // and silent for long. The next write allocates what it needs.
 func (w *response) dropBuffers() {
 	st := w.x.st

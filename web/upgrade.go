@@ -91,6 +91,7 @@ func (w *response) detach() error {
 		return c.cause()
 	}
 	w.phase = draftTaken
+	w.dropBuffers() // the handler may run as long as the connection is open
 	w.x.deadlines.cancel()
 	c.enter(connSwitched)
 	c.leave()

@@ -101,22 +101,40 @@ func startClients(t *testing.T, address string) (grow func(n int)) {
 	}
 }
 
-// idleBytes is what an idle WebSocket may cost a server, besides the system's
-// memory: the connection, and a timer if it pings.
-const idleBytes, idleBytesWithPings = 300, 350
+// upgraded handles a request with callbacks that echo messages.
+func upgraded(o ws.Options) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { ws.Upgrade(w, r, plainEcho{}, o) }
+}
 
-// TestIdleSocketsAreSmall measures Sockets that have echoed a message and are idle.
+// accepted handles a request with a task that echoes messages.
+func accepted(w http.ResponseWriter, r *http.Request) {
+	c, err := ws.Accept(w, r, ws.Options{})
+	if err != nil {
+		return
+	}
+	defer c.CloseNow()
+	for {
+		kind, message, err := c.Read(r.Context())
+		if err != nil || c.Write(r.Context(), kind, message) != nil {
+			return
+		}
+	}
+}
+
+// TestIdleSocketsAreSmall measures WebSockets that have echoed a message and are idle, besides the system's
+// memory: the connection, a timer if it pings, and for a task its stack.
 func TestIdleSocketsAreSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("with -short: many connections")
 	}
 	for _, c := range []struct {
-		name string
-		o    ws.Options
-		most float64
+		name    string
+		handler http.HandlerFunc
+		most    float64
 	}{
-		{"plain", ws.Options{}, idleBytes},
-		{"with pings and compression", ws.Options{PingInterval: time.Hour, CompressFrom: 100}, idleBytesWithPings},
+		{"plain", upgraded(ws.Options{}), 300},
+		{"with pings and compression", upgraded(ws.Options{PingInterval: time.Hour, CompressFrom: 100}), 350},
+		{"in a task", accepted, 15_000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			low, high := 2000, 10_000
@@ -129,9 +147,7 @@ func TestIdleSocketsAreSmall(t *testing.T) {
 			}
 			var sv *web.Service
 			steady(t, func(l *loop.Loop) {
-				s := &web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					ws.Upgrade(w, r, plainEcho{}, c.o)
-				}))}
+				s := &web.Server{Handler: web.Inline(c.handler)}
 				var err error
 				if sv, err = s.Listen(l, "unix", fmt.Sprintf("@spindle-ws-%d", os.Getpid())); err != nil {
 					t.Fatal(err)
