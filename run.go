@@ -53,7 +53,7 @@ type Options struct {
 // A panic in a callback of the loop ends the run too, and Run returns it with
 // the tree of the tasks, unless Options.Loop.OnPanic handles it. So does a call of Stop of the loop
 // before all tasks have ended; they are cancelled then. Work that was accepted and never
-// ran fails the run with a *loop.LostError, which names it.
+// ran fails the run with an error that is loop.ErrLost and names it.
 //
 // Run is for goroutines that run no loop. In a task it would block the loop until it
 // returns, so it panics if ctx comes from a task of the calling goroutine. Open a nursery

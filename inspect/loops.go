@@ -114,7 +114,7 @@ func readLoops() []inspectapi.Loop {
 // it.
 func (s *source) describe() (d inspectapi.Loop) {
 	defer correct(&d)
-	d = inspectapi.Loop{ID: s.id, Name: s.l.Internal().Name(), Backend: s.l.Backend()}
+	d = inspectapi.Loop{ID: s.id, Name: s.l.Internal().Name(), Backend: s.l.Internal().Kernel().Name()}
 	_, d.Inspector = servers.Load(s.l)
 	s.describeState(&d)
 	d.Inbox, d.FDs = s.l.Internal().InboxLen(), s.l.Internal().Watched()

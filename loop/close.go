@@ -10,8 +10,8 @@ import (
 
 // Close releases the loop. It fails while the loop runs, and with ErrClosed the second
 // time. Watched descriptors stay open. Timers that have not fired are
-// dropped. Callbacks and jobs that were accepted and will never run are reported by a
-// *LostError, which names them. Tasks of package spindle that still wait are ended, and
+// dropped. Callbacks and jobs that were accepted and will never run fail Close with an error
+// that is ErrLost, and names them. Tasks of package spindle that still wait are ended, and
 // reported if they had to be forced. Close does not wait for a job that is running.
 //
 // Afterwards Post and Close return ErrClosed, Stop and Cancel do nothing, and everything

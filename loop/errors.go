@@ -14,15 +14,24 @@ import (
 var (
 	// ErrClosed is returned by calls on a closed loop.
 	ErrClosed = errors.New("loop: closed")
-	// ErrNotPollable means that a descriptor can never be waited for: regular files
-	// and directories are always ready. Use Offload for them.
-	ErrNotPollable = errors.New("loop: descriptor cannot be polled (a regular file or directory? use Offload)")
+	// ErrLost is what the error of Close is if accepted work will never run: callbacks that were scheduled or posted, and jobs
+	// that were offloaded. The text of the error names their functions, and counts them.
+	ErrLost = errors.New("loop: closed with work left")
 	// ErrBusy means that too many jobs wait for a worker; see Options.MaxOffloads.
 	ErrBusy = errors.New("loop: too many jobs wait for a worker")
 	// ErrGoexit is the Value of a *PanicError for a callback that called
 	// runtime.Goexit (as t.FailNow does).
 	ErrGoexit = errors.New("runtime.Goexit")
 )
+
+// notPollable is an errors.ErrUnsupported: a descriptor can never be waited for. Regular files and directories are always ready.
+type notPollable struct{}
+
+func (notPollable) Error() string {
+	return "loop: descriptor cannot be polled (a regular file or directory? use Offload)"
+}
+
+func (notPollable) Is(target error) bool { return target == errors.ErrUnsupported }
 
 var (
 	errRunning    = errors.New("loop: running; Stop it and wait for Run to return")

@@ -6,3 +6,6 @@ func LockList() (unlock func()) {
 	open.mu.Lock()
 	return open.mu.Unlock
 }
+
+// LostError is an ErrLost.
+type LostError = lostError

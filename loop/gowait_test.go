@@ -61,7 +61,7 @@ func TestWaitInGo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLoop(t, loop.Options{})
 			if _, ok := l.Internal().Kernel().Poller.(kernel.Notifier); !ok {
-				t.Skipf("%s cannot notify", l.Backend())
+				t.Skipf("%s cannot notify", l.Internal().Kernel().Name())
 			}
 			const rounds = 20
 			left := rounds

@@ -97,7 +97,7 @@ func (c *internals) Offload(pool *workers.Pool, at atclose.Kind, named any, work
 func (c *internals) DrainAtClose() { (*Loop)(c).drainAtClose() }
 
 // Watch calls w whenever fd is ready in a direction of in, as often as mode says. It fails
-// with fs.ErrExist, with ErrNotPollable, or with an error of the kernel.
+// with fs.ErrExist, with errors.ErrUnsupported, or with an error of the kernel.
 func (c *internals) Watch(fd int, in kernel.Interest, mode Mode, w watcher) (kernel.Token, error) {
 	return (*Loop)(c).watch(fd, in, mode, w)
 }

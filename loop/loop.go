@@ -211,9 +211,6 @@ func (l *Loop) Done() <-chan struct{} { return l.done }
 // moment before the loop was made. Any goroutine may call it.
 func (l *Loop) Time() time.Duration { return l.k.Mono() }
 
-// Backend returns the name of the poller.
-func (l *Loop) Backend() string { return l.k.Name() }
-
 // Owns reports whether the caller runs on the loop: in a callback, or in a task that a
 // callback resumed. Any goroutine may call it.
 func (l *Loop) Owns() bool { return l.owner.Load() == goid.Current() }

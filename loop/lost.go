@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// LostError is returned by Close. It lists accepted work that will never run.
-type LostError struct {
+// lostError is an ErrLost.
+type lostError struct {
 	Callbacks int // scheduled or posted, not yet run
 	Jobs      int // offloaded, their results not yet delivered
 
@@ -20,7 +20,7 @@ type LostError struct {
 	named int // how many Work names
 }
 
-// lostWork is one function of a LostError.
+// lostWork is one function of a lostError.
 type lostWork struct {
 	function string // its name, with its package
 	file     string // where it is; empty for a method value, for which Go keeps no place
@@ -29,10 +29,12 @@ type lostWork struct {
 	times    int  // how often it was lost
 }
 
-// mostNamed is the number of functions that a LostError names.
+// mostNamed is the number of functions that a lostError names.
 const mostNamed = 16
 
-func (e *LostError) Error() string {
+func (e *lostError) Is(target error) bool { return target == ErrLost }
+
+func (e *lostError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "loop: closed with work left: callbacks not run: %d, offloaded jobs not finished: %d", e.Callbacks, e.Jobs)
 	for _, w := range e.Work {
@@ -85,8 +87,8 @@ func (all *lostList) add(code uintptr, job bool) {
 
 // lost returns the error for what Close drops and has to report; nil if that is nothing.
 // The scheduler of coroutines reports those itself.
-func (l *Loop) lost() *LostError {
-	lost, work := &LostError{}, lostList{}
+func (l *Loop) lost() *lostError {
+	lost, work := &lostError{}, lostList{}
 	for i := range l.lanes {
 		q := &l.lanes[i]
 		for seq := q.head; seq != q.tail; seq++ {

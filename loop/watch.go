@@ -53,7 +53,7 @@ func (h *halves) Ready(Ready) {}
 
 // Watch calls fn on the loop whenever fd is ready for what in says, as often as mode
 // says. The descriptor should be non-blocking. The caller closes it, after Cancel. Watch
-// fails with an error that wraps EBADF if fd is not open, and ErrNotPollable if it can never be
+// fails with an error that wraps EBADF if fd is not open, and errors.ErrUnsupported if it can never be
 // waited for. The error matches fs.ErrExist if fd is watched already; if that is unexpected, a
 // descriptor was closed before its watch was removed, and its number reused.
 func (l *Loop) Watch(fd int, in Ready, mode Mode, fn func(Ready)) (Watch, error) {

@@ -116,7 +116,7 @@ func TestDescriptorsThatCannotBeWatched(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		if err := l.AddReader(int(f.Fd()), func() {}); !errors.Is(err, loop.ErrNotPollable) {
+		if err := l.AddReader(int(f.Fd()), func() {}); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("a file: %v", err)
 		}
 		fds := socketpair(t)

@@ -40,7 +40,7 @@ type watches struct {
 }
 
 // watch calls w whenever fd is ready in a direction of in, as often as mode says. It fails
-// with fs.ErrExist, with ErrNotPollable, or with an error of the kernel.
+// with fs.ErrExist, with errors.ErrUnsupported, or with an error of the kernel.
 func (l *Loop) watch(fd int, in kernel.Interest, mode Mode, w watcher) (kernel.Token, error) {
 	l.only("Watch")
 	if fd < 0 || fd > math.MaxInt32 {
@@ -99,7 +99,7 @@ func (l *Loop) unwatch(fd int) {
 func watchError(err error) error {
 	switch err {
 	case syscall.EPERM:
-		return ErrNotPollable
+		return notPollable{}
 	case syscall.EEXIST:
 		return errExists
 	case syscall.ENOENT:

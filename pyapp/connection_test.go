@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -316,7 +317,7 @@ func TestShutdownWithConnections(t *testing.T) {
 		t.Error(err)
 	}
 	_, conn = accept(t, "tcp")
-	if err := app.ServeConn(t.Context(), conn, "protocols:Notes"); err != pyapp.ErrClosed {
+	if err := app.ServeConn(t.Context(), conn, "protocols:Notes"); !errors.Is(err, os.ErrClosed) {
 		t.Error(err)
 	}
 }

@@ -2,6 +2,7 @@ package pyapp
 
 import (
 	"errors"
+	"os"
 	"strings"
 )
 
@@ -27,59 +28,69 @@ func (m missing) Error() string        { return string(m) }
 func (m missing) Is(target error) bool { return target == ErrNotFound }
 
 var (
-	// ErrClosed is the error of an App after Shutdown or Close.
-	ErrClosed = errors.New("pyapp: the App is closed")
-
 	// ErrCrashed is the error of a call when its worker process ended before the answer. The
 	// function may have run.
 	ErrCrashed = errors.New("pyapp: the worker process ended before it answered")
 
 	// ErrUnavailable is the error of a call when no worker is ready. It may wrap the
-	// *StartError of the last process.
+	// error of the last process, which is ErrStart.
 	ErrUnavailable = errors.New("pyapp: no worker is ready")
 
-	// ErrNotFound is wrapped by the *Error of a call, and by the *StartError of an App, if Python
+	// ErrStart is what an error wraps if a worker could not start. The text of the error says why: no interpreter, no such
+	// directory, the package is not installed, an exception while the app was imported.
+	ErrStart = errors.New("pyapp: a worker cannot start")
+
+	// ErrNotFound is wrapped by the *Error of a call, and by an error that is ErrStart, if Python
 	// has no such module, or the module no such attribute.
 	ErrNotFound = errors.New("pyapp: there is no such module or attribute")
 )
 
-// StartError means that a worker could not start. Its text says why.
-type StartError struct {
-	Target string // of the App
-	Python string // the interpreter
-	Reason error  // why
-	Text   string // what the worker has reported, for people; it may have several lines
+// errClosed is the error of an App after Shutdown or Close.
+var errClosed error = closedError{}
+
+// closedError is an os.ErrClosed.
+type closedError struct{}
+
+func (closedError) Error() string        { return "pyapp: the App is closed" }
+func (closedError) Is(target error) bool { return target == os.ErrClosed }
+
+// startError is an ErrStart.
+type startError struct {
+	target string // of the App
+	python string // the interpreter
+	reason error  // why
+	text   string // what the worker has reported, for people; it may have several lines
 }
 
-func (e *StartError) Error() string {
+func (e *startError) Error() string {
 	var b strings.Builder
 	b.WriteString("pyapp: ")
-	if e.Target != "" {
-		b.WriteString(e.Target + ": ")
+	if e.target != "" {
+		b.WriteString(e.target + ": ")
 	}
-	if e.Python != "" && (e.Reason == errNoPython || e.Reason == errNotInstalled) {
-		b.WriteString(e.Python + ": ")
+	if e.python != "" && (e.reason == errNoPython || e.reason == errNotInstalled) {
+		b.WriteString(e.python + ": ")
 	}
-	switch e.Reason {
+	switch e.reason {
 	case errNoModule, errNoAttribute, errNotAnApp, errImport:
-		if e.Text != "" { // it says the same, with the names
-			b.WriteString(e.Text)
+		if e.text != "" { // it says the same, with the names
+			b.WriteString(e.text)
 			return b.String()
 		}
 	}
-	text := e.Reason.Error()
-	if e.Reason == errNotInstalled {
-		text = strings.Replace(text, "PYTHON", e.Python, 1)
+	text := e.reason.Error()
+	if e.reason == errNotInstalled {
+		text = strings.Replace(text, "PYTHON", e.python, 1)
 	}
 	b.WriteString(text)
-	if e.Text != "" {
-		b.WriteString(": " + e.Text)
+	if e.text != "" {
+		b.WriteString(": " + e.text)
 	}
 	return b.String()
 }
 
-// Unwrap returns the reason.
-func (e *StartError) Unwrap() error { return e.Reason }
+// Unwrap returns ErrStart and the reason.
+func (e *startError) Unwrap() []error { return []error{ErrStart, e.reason} }
 
 // Error is an exception that a called function has raised, or the reason why it could not be
 // called.

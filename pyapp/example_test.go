@@ -165,12 +165,9 @@ func ExampleSet() {
 }
 
 // The error of a failed start says why.
-func ExampleStartError() {
+func ExampleApp_Start_fails() {
 	app := &pyapp.App{Target: "main:app", Python: "no-such-python", ErrorLog: slog.New(slog.DiscardHandler)}
 	defer app.Close()
-	err := app.Start(context.Background())
-	if failed := (*pyapp.StartError)(nil); errors.As(err, &failed) {
-		fmt.Println(failed.Python + ": " + failed.Reason.Error())
-	}
-	// Output: no-such-python: there is no such Python interpreter; set App.Python or $VIRTUAL_ENV
+	fmt.Println(app.Start(context.Background()))
+	// Output: pyapp: main:app: no-such-python: there is no such Python interpreter; set App.Python or $VIRTUAL_ENV: exec: "no-such-python": executable file not found in $PATH
 }

@@ -2,10 +2,11 @@ package pyapp
 
 import (
 	"context"
-	"github.com/fxamacker/cbor/v2"
 	"os"
 	"sync"
 	"time"
+
+	"github.com/fxamacker/cbor/v2"
 )
 
 // SetGrace sets how long a worker may take to end after it was told to cancel what it does.
@@ -160,7 +161,7 @@ func DecodeCall(body []byte) (name string, args []cbor.RawMessage, err error) {
 	return c.Name, c.Args, err
 }
 
-// Reasons of a StartError.
+// Reasons of an ErrStart.
 var (
 	ErrNoPython     = errNoPython
 	ErrNotInstalled = errNotInstalled

@@ -39,7 +39,7 @@ const maxAttempts = 10
 
 // refuse answers a request that no worker takes.
 func (a *App) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrClosed) {
+	if errors.Is(err, ErrUnavailable) || errors.Is(err, errClosed) {
 		w.Header().Set("Retry-After", strconv.Itoa(1))
 		http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
 		return

@@ -26,7 +26,7 @@ const notInstalled = 97
 // process that cannot be started does not say which of the two is missing.
 func (a *App) interpreter() (string, error) {
 	if info, err := os.Stat(a.Dir); a.Dir != "" && (err != nil || !info.IsDir()) {
-		return "", &StartError{Target: a.Target, Reason: errNoDirectory, Text: a.Dir}
+		return "", &startError{target: a.Target, reason: errNoDirectory, text: a.Dir}
 	}
 	name := a.Python
 	if name == "" {
@@ -40,7 +40,7 @@ func (a *App) interpreter() (string, error) {
 		path, err = filepath.Abs(path) // Dir is another directory
 	}
 	if err != nil {
-		return "", &StartError{Target: a.Target, Python: name, Reason: errNoPython, Text: err.Error()}
+		return "", &startError{target: a.Target, python: name, reason: errNoPython, text: err.Error()}
 	}
 	return path, nil
 }

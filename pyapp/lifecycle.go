@@ -14,7 +14,7 @@ import (
 var grace = 3 * time.Second
 
 // Start starts the workers and waits until all of them serve. If one cannot start, Start ends
-// the others and fails with a *StartError; the App is as before. An App that serves already goes
+// the others and fails with an error that is ErrStart; the App is as before. An App that serves already goes
 // on with the workers that it has. Without Start, the first request or call starts the workers.
 func (a *App) Start(ctx context.Context) error {
 	launched, err := a.launch()
@@ -27,7 +27,7 @@ func (a *App) Start(ctx context.Context) error {
 	if err == nil {
 		switch {
 		case a.state == closing || a.state == closed:
-			err = ErrClosed
+			err = errClosed
 		case len(a.ready) < a.workers() && a.failure != nil:
 			err = a.failure
 		case a.state == unused: // another Start was cancelled
@@ -35,7 +35,7 @@ func (a *App) Start(ctx context.Context) error {
 		}
 		a.mu.Unlock()
 	}
-	if err != nil && err != ErrClosed && launched {
+	if err != nil && err != errClosed && launched {
 		a.abandon(ctx)
 	}
 	return err
@@ -54,7 +54,7 @@ func (a *App) launch() (bool, error) {
 		go a.supervise(ctx)
 		return true, nil
 	case closing, closed:
-		return false, ErrClosed
+		return false, errClosed
 	}
 	return false, nil
 }
@@ -129,7 +129,7 @@ func uncancelled(ctx context.Context, d time.Duration, fn func(context.Context) 
 }
 
 // Shutdown stops the App: new requests are answered with 503, and new calls fail with
-// ErrClosed. It waits until running requests and calls have finished, lets the workers close
+// os.ErrClosed. It waits until running requests and calls have finished, lets the workers close
 // their WebSockets and run the shutdown of the app's lifespan, and waits for their end. If ctx
 // ends first, requests and calls are cancelled in Python (asyncio.CancelledError), workers
 // that take longer than three seconds then are killed, and Shutdown returns the cause of ctx.
@@ -213,14 +213,14 @@ func (a *App) drain(ctx context.Context, workers []*worker) error {
 
 // Restart replaces the workers, for example after the Python code has changed. It starts new
 // ones and waits until they serve. Then the old ones take no more requests, finish those that run
-// within DrainTimeout, and end. If a new worker cannot start, Restart fails with a *StartError, and the
+// within DrainTimeout, and end. If a new worker cannot start, Restart fails with an error that is ErrStart, and the
 // old ones continue. Restart of an App that has not started does nothing.
 func (a *App) Restart(ctx context.Context) error {
 	a.mu.Lock()
 	s, state := a.s, a.state
 	a.mu.Unlock()
 	if state == closing || state == closed {
-		return ErrClosed
+		return errClosed
 	}
 	if state == unused {
 		return nil

@@ -57,7 +57,7 @@ func TestLazyAndEagerStart(t *testing.T) {
 	if err := unused.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := unused.Start(t.Context()); err != pyapp.ErrClosed {
+	if err := unused.Start(t.Context()); !errors.Is(err, os.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -84,7 +84,7 @@ func TestDrain(t *testing.T) {
 		code, _ := get(t, url+"/pid")
 		return code == http.StatusServiceUnavailable
 	})
-	if _, err := pyapp.Call[int](t.Context(), app, "math:sqrt", 4); err != pyapp.ErrClosed {
+	if _, err := pyapp.Call[int](t.Context(), app, "math:sqrt", 4); !errors.Is(err, os.ErrClosed) {
 		t.Error(err)
 	}
 	pyapp.CallDuringDrain(t.Context(), app, "raw:happen", "go on")
@@ -243,7 +243,7 @@ func TestRestartUnderLoad(t *testing.T) {
 	if text := journal(); text != strings.Repeat("shutdown\n", 6) {
 		t.Errorf("%q", text)
 	}
-	if err := app.Restart(t.Context()); err != pyapp.ErrClosed {
+	if err := app.Restart(t.Context()); !errors.Is(err, os.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -254,7 +254,7 @@ func TestShutdownDuringAStart(t *testing.T) {
 	if err := app.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := pyapp.StartWhileClosing(app); err != pyapp.ErrClosed {
+	if err := pyapp.StartWhileClosing(app); !errors.Is(err, os.ErrClosed) {
 		t.Error(err)
 	}
 }
@@ -271,7 +271,7 @@ func TestShutdownAtAnyTime(t *testing.T) {
 		if err := app.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := <-started; err != nil && err != pyapp.ErrClosed {
+		if err := <-started; err != nil && !errors.Is(err, os.ErrClosed) {
 			t.Error(err)
 		}
 	}

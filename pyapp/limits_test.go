@@ -40,7 +40,7 @@ func TestMaxMemory(t *testing.T) {
 func TestTooLittleMemory(t *testing.T) {
 	app := prepare(t, &pyapp.App{MaxMemory: 32 << 20, Stderr: io.Discard})
 	err := app.Start(t.Context())
-	if failed := (*pyapp.StartError)(nil); !errors.As(err, &failed) {
+	if !errors.Is(err, pyapp.ErrStart) {
 		t.Error(err)
 	}
 }

@@ -203,7 +203,7 @@ func (a *App) acquire(ctx context.Context) (*worker, error) {
 func (a *App) refusal() error {
 	switch {
 	case a.state == closing || a.state == closed:
-		return ErrClosed
+		return errClosed
 	case a.failure != nil:
 		return fmt.Errorf("%w: %w", ErrUnavailable, a.failure)
 	}

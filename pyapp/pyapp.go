@@ -71,7 +71,7 @@ type App struct {
 	// More than one need CPython 3.13. They take less memory than as many processes, and a crash
 	// ends all of them. All serve requests; the first one also has the functions and
 	// connections. With WSGI apps, and with extension modules that refuse subinterpreters, such
-	// as pydantic's, Start fails with a *StartError: use Workers instead. Zero means 1.
+	// as pydantic's, Start fails with ErrStart: use Workers instead. Zero means 1.
 	Interpreters int
 
 	// Python is the interpreter: a path, or a name that is looked up in $PATH. Empty means

@@ -53,8 +53,7 @@ func TestErrorsOfAStart(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			err := app.Start(ctx)
-			failed := (*pyapp.StartError)(nil)
-			if !errors.As(err, &failed) || failed.Reason != test.reason || !strings.Contains(err.Error(), test.text) || !strings.HasPrefix(err.Error(), "pyapp: "+app.Target+": ") {
+			if !errors.Is(err, pyapp.ErrStart) || !errors.Is(err, test.reason) || !strings.Contains(err.Error(), test.text) || !strings.HasPrefix(err.Error(), "pyapp: "+app.Target+": ") {
 				t.Errorf("%v", err)
 			}
 			if err := app.Close(); err != nil {
@@ -97,8 +96,7 @@ func TestVirtualEnvironment(t *testing.T) {
 	env := t.TempDir()
 	app := &pyapp.App{Env: []string{"VIRTUAL_ENV=/nothing", "VIRTUAL_ENV=" + env}, ErrorLog: slog.New(slog.DiscardHandler)}
 	defer app.Close()
-	failed := (*pyapp.StartError)(nil)
-	if err := app.Start(t.Context()); !errors.As(err, &failed) || failed.Python != filepath.Join(env, "bin", "python") {
+	if err := app.Start(t.Context()); !errors.Is(err, pyapp.ErrStart) || !strings.Contains(err.Error(), filepath.Join(env, "bin", "python")+": ") {
 		t.Error(err)
 	}
 }

@@ -119,7 +119,7 @@ func (s *supervisor) start(ctx context.Context) (*worker, error) {
 		if errors.As(err, new(*spindle.Canceled)) {
 			return nil, err
 		}
-		return nil, &StartError{Target: s.a.Target, Python: python, Reason: errNoPython, Text: err.Error()}
+		return nil, &startError{target: s.a.Target, python: python, reason: errNoPython, text: err.Error()}
 	}
 	w := newWorker(s.a, process, socket)
 	w.leave = func() {
@@ -131,7 +131,7 @@ func (s *supervisor) start(ctx context.Context) (*worker, error) {
 	}
 	if !s.a.register(w) {
 		w.end()
-		return nil, ErrClosed
+		return nil, errClosed
 	}
 	w.start()
 	err = w.waitReady(ctx, s.a.startTimeout())
@@ -140,8 +140,8 @@ func (s *supervisor) start(ctx context.Context) (*worker, error) {
 	}
 	s.a.remove(w)
 	w.end()
-	if failed := (*StartError)(nil); errors.As(err, &failed) {
-		failed.Target, failed.Python = s.a.Target, python
+	if failed := (*startError)(nil); errors.As(err, &failed) {
+		failed.target, failed.python = s.a.Target, python
 	}
 	return nil, err
 }
@@ -164,14 +164,14 @@ func (s *supervisor) replace(ctx context.Context) error {
 		})
 	})
 	if err != nil {
-		return ErrClosed
+		return errClosed
 	}
 	if err := s.a.wait(ctx, func() bool { return done || s.a.s != s }); err != nil {
 		return err
 	}
 	defer s.a.mu.Unlock()
 	if !done || errors.As(failed, new(*spindle.Canceled)) {
-		return ErrClosed
+		return errClosed
 	}
 	return failed
 }

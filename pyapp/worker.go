@@ -98,7 +98,7 @@ func (w *worker) start() {
 	w.a.goForPython(w.out.writeLate)
 }
 
-// waitReady waits until the worker serves. It fails with a *StartError if it does not.
+// waitReady waits until the worker serves. It fails with an error that is ErrStart if it does not.
 func (w *worker) waitReady(ctx context.Context, limit time.Duration) error {
 	var first *relay.Envelope
 	err := spindle.FailAfter(ctx, limit, func(ctx context.Context) (err error) {
@@ -113,17 +113,17 @@ func (w *worker) waitReady(ctx context.Context, limit time.Duration) error {
 		if !ok {
 			reason = errExited
 		}
-		return &StartError{Reason: reason, Text: string(first.Body)}
+		return &startError{reason: reason, text: string(first.Body)}
 	case errors.Is(err, spindle.ErrTimeout):
-		return &StartError{Reason: errStartTimeout, Text: fmt.Sprintf("it took longer than %v", limit)}
+		return &startError{reason: errStartTimeout, text: fmt.Sprintf("it took longer than %v", limit)}
 	case errors.As(err, new(*spindle.Canceled)):
 		return err
 	}
 	exit := w.waitExit(ctx)
 	if exited := (*exec.ExitError)(nil); errors.As(exit, &exited) && exited.ExitCode() == notInstalled {
-		return &StartError{Reason: errNotInstalled}
+		return &startError{reason: errNotInstalled}
 	}
-	return &StartError{Reason: errExited, Text: fmt.Sprintf("%v; its standard error may have the reason", exit)}
+	return &startError{reason: errExited, text: fmt.Sprintf("%v; its standard error may have the reason", exit)}
 }
 
 // waitExit waits a moment for the exit of a process that has closed its output, and kills it

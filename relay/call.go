@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/tracing"
@@ -143,7 +144,7 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	}()
 	how := failed
 	err = c.bus.TryPublish(&req.Envelope)
-	if err == ErrMustWait || err == ErrFull && !c.o.FailWhenFull {
+	if err == cosync.ErrWouldBlock || err == ErrFull && !c.o.FailWhenFull {
 		how, err = c.publishWithin(ctx, w, limit)
 		now = c.clock.now()
 	}

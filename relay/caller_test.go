@@ -294,7 +294,7 @@ func TestBrokenStream(t *testing.T) {
 			for err = nil; err == nil; {
 				_, err = s.Next(ctx)
 			}
-			if !errors.Is(err, relay.ErrBroken) {
+			if !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

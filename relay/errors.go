@@ -18,14 +18,9 @@ var (
 	ErrFull        = errors.New("relay: full")
 	ErrNoResponder = errors.New("relay: no worker serves the subject")
 	ErrDown        = errors.New("relay: the bus is not connected")
-	ErrBroken      = errors.New("relay: items of the stream were lost")
 	ErrTooLarge    = errors.New("relay: envelope too large")
 	ErrSubject     = errors.New("relay: not a subject") // see CheckSubject
 	ErrHeader      = errors.New("relay: a header that cannot be sent on this bus")
-
-	// ErrMustWait is the error of Bus.TryPublish for an envelope that Publish takes, but
-	// never without waiting. Calls then use Publish.
-	ErrMustWait = errors.New("relay: the bus has to wait for this envelope")
 
 	// ErrRetry is for handlers: one that fails with an error that wraps ErrRetry gets the
 	// request again, or another worker does, if the bus redelivers. The bus limits the

@@ -51,7 +51,7 @@ import (
 //     cannot know, a Request is answered by a Failure with the code "no-responder".
 //   - Envelopes of one publisher to one listener arrive in order, or are lost.
 //   - Every queue is bounded. Publish waits while a queue of its subject is full.
-//     TryPublish fails with ErrFull instead, or with ErrMustWait if it could never
+//     TryPublish fails with ErrFull instead, or with cosync.ErrWouldBlock if only Publish can
 //     succeed. An envelope that is dropped after it was accepted is counted.
 //   - A bus that is not connected fails with ErrDown, and a closed one with ErrClosed.
 type Bus interface {

@@ -146,14 +146,14 @@ func (w *waiter) receive(e *Envelope) bool {
 		}
 		w.c.conclude(w, replied)
 	default: // a gap, or more than allowed
-		w.err = ErrBroken
+		w.err = fmt.Errorf("relay: items of the stream were lost: %w", io.ErrUnexpectedEOF)
 		w.c.conclude(w, failed)
 	}
 	return true
 }
 
-// Next waits for the next item. After the last one it returns io.EOF. If ctx ends first, no
-// item is lost, and Next may be called again.
+// Next waits for the next item. After the last one it returns io.EOF, and io.ErrUnexpectedEOF if the bus has lost
+// some. If ctx ends first, no item is lost, and Next may be called again.
 func (s *Stream) Next(ctx context.Context) ([]byte, error) {
 	w := s.w
 	if err := w.wait(ctx); err != nil {

@@ -42,7 +42,7 @@ func TestSameResultOnEveryKernel(t *testing.T) {
 	results := map[string]string{}
 	onEveryKernel(t, func(t *testing.T, ctx context.Context) error {
 		log, err := town(ctx)
-		results[spindle.LoopOf(ctx).Backend()] = log
+		results[spindle.LoopOf(ctx).Internal().Kernel().Name()] = log
 		return err
 	})
 	for name, got := range results {

@@ -178,7 +178,7 @@ func quiet(t *testing.T, ctx context.Context, others uint64) {
 		}
 	})
 	if n := spindle.LoopOf(ctx).Stats().Events - before; n > 2*rounds+others {
-		t.Errorf("%s: %d events for %d rounds", spindle.LoopOf(ctx).Backend(), n, rounds)
+		t.Errorf("%s: %d events for %d rounds", spindle.LoopOf(ctx).Internal().Kernel().Name(), n, rounds)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // while the Conn is in use. The descriptor becomes non-blocking for every process
 // that shares it, except that a terminal is opened anew.
 //
-// Wrap fails with a *net.OpError. It wraps loop.ErrNotPollable for a regular file
+// Wrap fails with a *net.OpError. It wraps errors.ErrUnsupported for a regular file
 // (see package files), ENOTCONN for a socket without a peer, and EPROTOTYPE for a
 // socket that is not a stream. In a simulated run it wraps errors.ErrUnsupported.
 func Wrap(ctx context.Context, f syscall.Conn) (*Conn, error) {

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -223,7 +222,7 @@ func TestWrapUnsupportedFiles(t *testing.T) {
 			{"listener", ln.(*net.TCPListener), syscall.EPROTOTYPE},
 			{"datagrams", udp.(*net.UDPConn), syscall.EPROTOTYPE},
 			{"no peer", alone, syscall.ENOTCONN},
-			{"file", file, loop.ErrNotPollable},
+			{"file", file, errors.ErrUnsupported},
 			{"closed", closed, net.ErrClosed},
 		} {
 			var op *net.OpError

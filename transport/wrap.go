@@ -22,7 +22,7 @@ import (
 // data, and is lost with EPIPE when the reading end is closed. The reading end refuses
 // writes.
 //
-// Wrap fails with a *net.OpError. It wraps loop.ErrNotPollable for a regular file,
+// Wrap fails with a *net.OpError. It wraps errors.ErrUnsupported for a regular file,
 // ENOTCONN for a socket without a peer, EPROTOTYPE for a socket that is not a stream,
 // and errors.ErrUnsupported in a simulation.
 func Wrap(l *loop.Loop, c syscall.Conn, p Protocol) (*Conn, error) {

@@ -232,7 +232,7 @@ func TestWrapErrors(t *testing.T) {
 		c    syscall.Conn
 		want error
 	}{
-		{"regular file", file, loop.ErrNotPollable},
+		{"regular file", file, errors.ErrUnsupported},
 		{"listener", ln.(*net.TCPListener), syscall.EPROTOTYPE},
 		{"datagrams", udp.(*net.UDPConn), syscall.EPROTOTYPE},
 		{"unconnected", alone, syscall.ENOTCONN},

@@ -140,7 +140,7 @@ func TestDrainTellsUpgradedConnections(t *testing.T) {
 }
 
 // TestDrainDoesNotWaitForOtherProtocols checks that the server neither waits for nor closes
-// the connection of a protocol that is not a Drainer, whether it drains before or after
+// the connection of a protocol that has no Draining, whether it drains before or after
 // the upgrade.
 func TestDrainDoesNotWaitForOtherProtocols(t *testing.T) {
 	for name, drainsFirst := range map[string]bool{"upgraded": false, "upgraded while draining": true} {

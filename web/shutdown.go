@@ -88,7 +88,7 @@ func (st *loopState) setKeepAlives(enabled bool) {
 // after DrainIdle. Drain calls done on a loop when the last connection has
 // ended. Close ends the wait. Like net/http, Drain does not wait for connections that a
 // handler has taken with Hijack or Upgrade, except for those that end by themselves: those
-// of package ws get a Close, and protocols can implement Drainer.
+// of package ws get a Close, and protocols of Upgrade may have a method Draining.
 func (sv *Service) Drain(done func()) {
 	if done == nil {
 		panic("web: Drain with a nil function")
@@ -120,12 +120,8 @@ func (sv *Service) atAccepts(fn func()) {
 	_ = sv.loopStates[0].l.Internal().Post(atclose.Drop, fn)
 }
 
-// Drainer is implemented by a protocol of Upgrade that closes its connection when the server
-// drains. Drain waits for such a connection, and for no other of Upgrade.
-type Drainer interface {
-	// Draining is called once, on the connection's loop.
-	Draining(c *transport.Conn)
-}
+// drainer is a protocol of Upgrade with the method that Upgrade documents.
+type drainer interface{ Draining(c *transport.Conn) }
 
 // notifyDrain notifies the connection's protocol, now or when the connection is upgraded.
 func notifyDrain(tc *transport.Conn) {
@@ -136,7 +132,7 @@ func notifyDrain(tc *transport.Conn) {
 			h.drainTunnels()
 			h.leave()
 		}
-	case Drainer:
+	case drainer:
 		p.Draining(tc)
 	default:
 		tc.LeaveServer() // like a hijacked connection

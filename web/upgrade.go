@@ -20,8 +20,9 @@ import (
 // before that, p gets ConnectionMade and ConnectionLost with ErrClientGone or the reason
 // why the server ended.
 //
-// When the server drains, it notifies p and waits for the connection's end if p is a
-// Drainer. Otherwise it does not wait for the connection, like net/http for a hijacked one.
+// When the server drains, and p has a method Draining(*transport.Conn), the server calls it once, on the
+// connection's loop, and waits for the connection's end. Otherwise it does not wait for the
+// connection, like net/http for a hijacked one.
 //
 // If w is not a ResponseWriter of this package, and its Unwrap methods do not lead to one,
 // the error is errors.ErrUnsupported.

@@ -96,7 +96,7 @@ func runEcho(ctx context.Context, args []string, out, _ io.Writer) error {
 	defer group.Close()
 	err = serveAll(ctx, group.Loops(), server, at, func(a net.Addr) {
 		fmt.Fprintf(out, "spindle echo: listening on %v (%s, %s, %d %s)\n",
-			a, *model, group.Loops()[0].Backend(), *loops, plural(*loops, "loop"))
+			a, *model, group.Loops()[0].Internal().Kernel().Name(), *loops, plural(*loops, "loop"))
 	})
 	if errors.Is(err, context.Canceled) {
 		return nil

@@ -32,7 +32,7 @@ func runVersion(_ context.Context, args []string, out, _ io.Writer) error {
 		return err
 	}
 	defer l.Close()
-	fmt.Fprintf(out, "spindle %s, %s, %s/%s, %s\n", moduleVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, l.Backend())
+	fmt.Fprintf(out, "spindle %s, %s, %s/%s, %s\n", moduleVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, l.Internal().Kernel().Name())
 	return nil
 }
 

@@ -89,7 +89,7 @@ import (
 var (
 	_, _, _, _, _ = errors.New, fmt.Sprint, log.Fatal, os.Open, time.Now
 	_, _, _, _, _ = spindle.Run, cosync.Select, loop.New, sim.Run, web.Inline
-	_, _, _, _, _ = expvar.Publish, inspect.Dump, pyapp.ErrClosed, process.Serve, gateway.Ready
+	_, _, _, _, _ = expvar.Publish, inspect.Dump, pyapp.ErrStart, process.Serve, gateway.Ready
 	_, _          = supervise.Run, net.Dial
 
 	_ iter.Seq2[int, error]

@@ -6,7 +6,7 @@ package atclose
 type Kind uint8
 
 const (
-	// Report reports the callback in Close's *loop.LostError. The callbacks and jobs of
+	// Report reports the callback in the error of Close. The callbacks and jobs of
 	// users are of this kind.
 	Report Kind = iota
 	// Drop drops the callback. It is for a sender that notices the end through Done, or

@@ -316,7 +316,7 @@ func (b *web) judge(o order, expired bool, answer error) error {
 	switch {
 	case answer == nil, expired, errors.Is(answer, spindle.ErrTimeout):
 		return nil
-	case errors.Is(answer, relay.ErrNoResponder), errors.Is(answer, relay.ErrFull), !b.a.quiet && errors.Is(answer, relay.ErrBroken):
+	case errors.Is(answer, relay.ErrNoResponder), errors.Is(answer, relay.ErrFull), !b.a.quiet && errors.Is(answer, io.ErrUnexpectedEOF):
 		return nil
 	case !errors.As(answer, &remote):
 	case remote.Code == "canceled", remote.Code == "deadline": // the worker ended, or was first

@@ -242,7 +242,7 @@ func errno(err error) C.int {
 	switch {
 	case errors.As(err, &no):
 		return -C.int(no)
-	case errors.Is(err, loop.ErrNotPollable):
+	case errors.Is(err, errors.ErrUnsupported):
 		return -C.int(syscall.EPERM)
 	case errors.Is(err, fs.ErrExist):
 		return -C.int(syscall.EEXIST)

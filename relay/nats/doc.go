@@ -68,7 +68,7 @@
 //
 // Requests of the subjects in Options.Durable are kept by JetStream until a worker has
 // dealt with them: they survive workers, connections, and with replicas servers. Publish
-// returns when the server has stored the request. TryPublish fails with relay.ErrMustWait,
+// returns when the server has stored the request. TryPublish fails with cosync.ErrWouldBlock,
 // because storing takes time. A request with an idempotency key is stored once for each
 // subject. All programs that use a durable subject must have it in their Options; see
 // Durable.

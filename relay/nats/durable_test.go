@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
@@ -58,7 +59,7 @@ func TestDurableRequestWaitsForAWorker(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
 	bus := connect(t, b, durable(nats.Durable{}))
 	publish(t, bus, "1")
-	if err := bus.TryPublish(&relay.Envelope{Subject: "jobs.a"}); !errors.Is(err, relay.ErrMustWait) {
+	if err := bus.TryPublish(&relay.Envelope{Subject: "jobs.a"}); !errors.Is(err, cosync.ErrWouldBlock) {
 		t.Errorf("TryPublish: %v", err)
 	}
 	b.Kill(0)

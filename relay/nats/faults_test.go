@@ -315,7 +315,7 @@ func documented(err error) string {
 	case errors.Is(err, spindle.ErrTimeout):
 		return "time-out"
 	}
-	for _, known := range []error{relay.ErrDown, relay.ErrNoResponder, relay.ErrFull, relay.ErrBroken} {
+	for _, known := range []error{relay.ErrDown, relay.ErrNoResponder, relay.ErrFull, io.ErrUnexpectedEOF} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

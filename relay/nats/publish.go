@@ -69,7 +69,7 @@ func ended(ctx context.Context) error {
 }
 
 // TryPublish sends e, or fails with relay.ErrFull. For a durable subject it fails with
-// relay.ErrMustWait.
+// cosync.ErrWouldBlock.
 func (b *Bus) TryPublish(e *relay.Envelope) error {
 	stored := b.stores(e)
 	if !stored && b.writes() {
@@ -80,7 +80,7 @@ func (b *Bus) TryPublish(e *relay.Envelope) error {
 		return err
 	}
 	if stored {
-		return relay.ErrMustWait
+		return cosync.ErrWouldBlock
 	}
 	b.handing.Add(1)
 	err = b.outbox.TryPut(m)

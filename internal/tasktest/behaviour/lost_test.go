@@ -124,8 +124,7 @@ func TestLostCallbacksFailTheRun(t *testing.T) {
 		})
 		return spindle.Yield(ctx)
 	})
-	var lost *loop.LostError
-	if !errors.As(err, &lost) || lost.Callbacks != 1 || !strings.Contains(err.Error(), "behaviour_test.leftBehind (lost_test.go:") {
+	if !errors.Is(err, loop.ErrLost) || !strings.Contains(err.Error(), "callbacks not run: 1,") || !strings.Contains(err.Error(), "behaviour_test.leftBehind (lost_test.go:") {
 		t.Errorf("%v", err)
 	}
 }

@@ -113,7 +113,7 @@ func TestRecoveredPanicOfRun(t *testing.T) {
 	if p == nil || p.Value != "boom in a task" || !errors.Is(p.Also, boom) {
 		t.Fatalf("%v", p)
 	}
-	if lost := (*loop.LostError)(nil); !errors.As(p.Also, &lost) {
+	if !errors.Is(p.Also, loop.ErrLost) {
 		t.Errorf("besides: %v", p.Also)
 	}
 }
