@@ -99,8 +99,8 @@ type App struct {
 	// a worker that Restart replaces may take to finish. Zero means 10 seconds.
 	DrainTimeout time.Duration
 
-	// MaxCallBytes limits the size of a call's arguments and of its result, as CBOR. Zero
-	// means 16 MB.
+	// MaxCallBytes limits the size of a call's arguments, of its result, and of an item of a
+	// stream, as CBOR. Zero means 16 MB.
 	MaxCallBytes int
 
 	// MaxGoCalls limits how many calls of Go functions run at a time; see Handle. Further ones
