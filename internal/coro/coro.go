@@ -137,7 +137,8 @@ func (c *Coro) main(yield func(struct{}) bool) {
 	returned := false
 	defer func() {
 		c.s.exited, c.s.running = c, nil
-		c.at = nil // an ended coroutine keeps no other one alive
+		c.s.loop.Internal().SetOwner(c.s.driver.g) // until takeOver: the runtime may give c.g to a new goroutine at once
+		c.at = nil                                 // an ended coroutine keeps no other one alive
 		c.forget()
 		if !returned {
 			c.stepAside()
