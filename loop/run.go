@@ -95,6 +95,7 @@ func contain(fn func()) (exited bool) {
 
 // serve runs turns until the loop is to end. Only Goexit ends it early.
 func (l *Loop) serve() {
+	defer l.owner.Store(l.owner.Load()) // Run's goroutine: the runtime may give the identity of this one to a new one before leave
 	l.own()
 	l.watchdog = startWatchdog(l)
 	defer l.watchdog.end()
