@@ -32,12 +32,12 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/coro"
+	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/loop"
 )
 
-// File is an open file, like an os.File. Its methods suspend a task of the loop that
-// the file was opened on, and block any other goroutine. A callback of the loop must
-// not call them.
+// File is an open file, like an os.File. Its methods suspend a task, of any loop, and
+// block another goroutine. A callback of a loop must not call them.
 type File struct {
 	f *os.File
 	l *loop.Loop
@@ -112,11 +112,14 @@ func work(ctx context.Context, op, name string, fn func() error) error {
 	return err
 }
 
-// taskContext returns the context of the calling task, or nil for another goroutine.
+// taskContext returns the context of the calling task, of any loop, or nil for another goroutine.
 func (f *File) taskContext(op string) context.Context {
-	ctx := coro.Here(f.l)
-	if ctx == nil && f.l.Owns() {
-		panic("files: File." + op + " called from a callback of the loop; start a task")
+	ctx, ok := onloop.Caller(f.l)
+	if !ok {
+		panic("files: File." + op + " called from a callback of a loop; start a task")
+	}
+	if coro.Calling(ctx) == nil {
+		return nil
 	}
 	return ctx
 }
@@ -179,9 +182,10 @@ func (f *File) Close() error {
 	defer f.f.Close()
 	// A worker cannot do it: all may be in calls that only Close ends.
 	closed := spindle.NewFuture[error](ctx)
-	f.l.Internal().Kernel().Start(func() {
+	l := spindle.LoopOf(ctx)
+	l.Internal().Kernel().Start(func() {
 		err := f.f.Close()
-		_ = f.l.PostDroppable(func() { closed.Resolve(err) }) // a closed loop has no task that waits
+		_ = l.PostDroppable(func() { closed.Resolve(err) }) // a closed loop has no task that waits
 	})
 	return spindle.Shield(ctx, func(ctx context.Context) error {
 		result, err := closed.Await(ctx)

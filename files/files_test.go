@@ -150,6 +150,40 @@ func TestCallsDoNotBlockTheLoop(t *testing.T) {
 	})
 }
 
+// TestTasksOfAnotherLoopMayUseAFile: one of them reads a named pipe until the next one writes.
+func TestTasksOfAnotherLoopMayUseAFile(t *testing.T) {
+	inTask(t, func(ctx context.Context, dir string) error {
+		name := filepath.Join(dir, "fifo")
+		if err := syscall.Mkfifo(name, 0o600); err != nil {
+			return err
+		}
+		f, err := files.OpenFile(ctx, name, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		_, err = spindle.Blocking(ctx, func() (any, error) {
+			return nil, spindle.Run(context.Background(), func(ctx context.Context) error {
+				defer f.Close()
+				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+					n.Go(func(context.Context) error {
+						_, err := f.Write([]byte("hello"))
+						return err
+					})
+					text := make([]byte, 5)
+					if _, err := io.ReadFull(f, text); string(text) != "hello" {
+						t.Errorf("read %q, %v", text, err)
+					}
+					return nil
+				})
+			})
+		})
+		if _, stat := f.OSFile().Stat(); !errors.Is(stat, os.ErrClosed) {
+			t.Errorf("the file is still open: %v", stat)
+		}
+		return err
+	})
+}
+
 func TestCancelledCallsDoNothingExceptClose(t *testing.T) {
 	inTask(t, func(ctx context.Context, dir string) error {
 		name := filepath.Join(dir, "f")

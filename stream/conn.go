@@ -20,9 +20,10 @@
 // cancellation. A cancelled Read has consumed nothing; a cancelled Write returns how
 // much it wrote.
 //
-// Any other goroutine may call them too: a task of the loop makes the call while the
-// goroutine waits. Close and the methods that set deadlines do not wait for the
-// loop.
+// Tasks of other loops and goroutines that run no loop may call them too: a task of
+// the loop makes the call meanwhile. A task of another loop is suspended, and can be
+// cancelled, as if the connection were of its own loop. Close and the methods that set
+// deadlines do not wait for the loop.
 //
 // Concurrent reads are served in the order of their calls, and so are concurrent
 // writes. The bytes of one Write stay together.

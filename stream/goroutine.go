@@ -8,6 +8,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/intask"
+	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -32,14 +33,15 @@ func runOnLoop(l *loop.Loop, fn func()) error {
 }
 
 // runInTask runs call in a task of n and waits for the result. Name is the call's
-// name. The caller may be any goroutine that is not a task of the loop. Such a
-// goroutine is in no scope, so if n is cancelled or has ended, runInTask fails with
+// name. The caller is a task of another loop, or a goroutine that runs no loop. It is
+// in no scope of n, so if n is cancelled or has ended, runInTask fails with
 // net.ErrClosed.
 func runInTask[T any](l *loop.Loop, n *spindle.Nursery, name string, call func(context.Context) (T, error)) (T, error) {
-	if l.Owns() { // a callback, which cannot wait
-		panic("stream: " + name + " called from a callback of the loop; start a task")
+	caller, ok := onloop.Caller(l)
+	if !ok {
+		panic("stream: " + name + " called from a callback of a loop; start a task")
 	}
-	return intask.Run(n, name, call)
+	return intask.Run(caller, n, name, call)
 }
 
 // netClosed replaces loop.ErrClosed with net.ErrClosed.

@@ -240,7 +240,7 @@ func TestMisusePanics(t *testing.T) {
 			call()
 		}
 		callback := func(name string) string {
-			return "stream: " + name + " called from a callback of the loop; start a task"
+			return "stream: " + name + " called from a callback of a loop; start a task"
 		}
 		var called spindle.Lot
 		spindle.LoopOf(ctx).CallSoon(func() {

@@ -18,6 +18,7 @@ import (
 	"github.com/spindleloop/spindle/internal/atclose"
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/intask"
+	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/stream"
 )
 
@@ -151,12 +152,13 @@ func (c *Transport) roundTrip(base context.Context, req *http.Request) (*http.Re
 	if ctx := coro.Here(spindle.LoopOf(base)); ctx != nil {
 		return c.untilDone(ctx, req, nursery, inTask)
 	}
-	if spindle.LoopOf(base).Owns() {
-		panic("web: Transport.RoundTrip called from a callback of the loop; start a task")
+	caller, ok := onloop.Caller(spindle.LoopOf(base))
+	if !ok {
+		panic("web: Transport.RoundTrip called from a callback of a loop; start a task")
 	}
 	// The run may end before the task starts. Then nothing else closes the body.
 	var taken atomic.Bool
-	res, err := intask.Run(nursery, req.Method+" request", func(ctx context.Context) (*http.Response, error) {
+	res, err := intask.Run(caller, nursery, req.Method+" request", func(ctx context.Context) (*http.Response, error) {
 		if taken.Swap(true) {
 			return nil, net.ErrClosed
 		}

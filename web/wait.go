@@ -1,10 +1,8 @@
 package web
 
 import (
-	"context"
 	"net/http"
 
-	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -30,15 +28,9 @@ func (st *loopState) await(what string, begin func(done func(error))) error {
 
 // awaitOn is await on any loop. It fails with loop.ErrClosed if the loop closes before.
 func awaitOn(l *loop.Loop, what string, begin func(done func(error))) error {
-	ctx := context.Background()
-	own := l
-	if !l.Owns() {
-		own = loop.Internal().Current()
-	}
-	if own != nil {
-		if ctx = coro.Here(own); ctx == nil {
-			panic("web: a request or response is used in a callback of a loop; start a task")
-		}
+	ctx, ok := onloop.Caller(l)
+	if !ok {
+		panic("web: a request or response is used in a callback of a loop; start a task")
 	}
 	result, err := onloop.Call(ctx, l, what, begin)
 	if err != nil {

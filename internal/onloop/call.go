@@ -2,7 +2,6 @@ package onloop
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 
 	"github.com/spindleloop/spindle/internal/atclose"
@@ -27,59 +26,19 @@ func Call[T any](ctx context.Context, l *loop.Loop, what string, start func(done
 	if l.Owns() {
 		return callInTask(ctx, l, what, start)
 	}
-	if c := coro.Calling(ctx); c != nil {
-		return callElsewhere(ctx, c, l, what, start)
+	if coro.Calling(ctx) != nil {
+		return Elsewhere(ctx, what, func(ctx context.Context) (T, error) { return callOutside(ctx, l, start) })
 	}
-	return callOutside(ctx, l, start, &claim{})
+	return callOutside(ctx, l, start)
 }
-
-// claim decides whether start is called.
-type claim struct {
-	taken  atomic.Bool   // by the loop before start, or by the caller that gives up
-	gaveUp chan struct{} // closed when a task has given up; nil for a goroutine
-}
-
-// Abort gives up for a task. It reports false if start was called.
-func (c *claim) Abort() bool {
-	if !c.taken.CompareAndSwap(false, true) {
-		return false
-	}
-	close(c.gaveUp)
-	return true
-}
-
-// callElsewhere is Call in a task of another loop, which goes on meanwhile: a goroutine waits for l.
-func callElsewhere[T any](ctx context.Context, c *coro.Coro, l *loop.Loop, what string, start func(done func(T))) (result T, err error) {
-	p := &Parker{}
-	if p.waker, err = c.NewWaker(ctx); err != nil {
-		return result, err
-	}
-	p.l = p.waker.Loop()
-	var answer struct {
-		value T
-		err   error
-	}
-	claim := &claim{gaveUp: make(chan struct{})}
-	go func() {
-		answer.value, answer.err = callOutside(context.Background(), l, start, claim)
-		if answer.err != errGaveUp {
-			p.Wake()
-		}
-	}()
-	if err := p.Park(ctx, what, claim); err != nil {
-		return result, err
-	}
-	return answer.value, answer.err
-}
-
-var errGaveUp = errors.New("onloop: the task that waited has given up")
 
 // callOutside is Call on a goroutine that runs no loop.
-func callOutside[T any](ctx context.Context, l *loop.Loop, start func(done func(T)), claim *claim) (T, error) {
+func callOutside[T any](ctx context.Context, l *loop.Loop, start func(done func(T))) (T, error) {
 	var zero T
+	var taken atomic.Bool // by the loop before start, or by the caller that gives up
 	result := make(chan T, 1)
 	if err := l.Internal().Post(atclose.Drop, func() {
-		if claim.taken.CompareAndSwap(false, true) {
+		if taken.CompareAndSwap(false, true) {
 			start(func(value T) { result <- value })
 		}
 	}); err != nil {
@@ -91,12 +50,10 @@ func callOutside[T any](ctx context.Context, l *loop.Loop, start func(done func(
 		case value := <-result:
 			return value, nil
 		case <-stop: // the loop may not run again
-			if claim.taken.CompareAndSwap(false, true) {
+			if taken.CompareAndSwap(false, true) {
 				return zero, context.Cause(ctx)
 			}
 			stop = nil
-		case <-claim.gaveUp:
-			return zero, errGaveUp
 		case <-l.Done(): // runs nothing any more, but done may have been called before
 			select {
 			case value := <-result:

@@ -33,7 +33,7 @@ var goStatements = []string{
 	"internal/kernel/system.go",          // Workers
 	"loop/run.go",                        // finishes a Goexit
 	"loop/watchdog.go",                   // the watchdog
-	"internal/onloop/call.go",            // waits for a loop, which may close without an answer, for a task of another one
+	"internal/onloop/elsewhere.go",       // waits for a loop, which may close without an answer, for a task of another one
 	"internal/coro/shutdown.go",          // ends coroutines where no thread is locked
 	"internal/simkernel/process.go",      // the same
 	"internal/simkernel/switch.go",       // tries the switch, and is the process where it does not work

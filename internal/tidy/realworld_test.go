@@ -34,6 +34,7 @@ var realWorld = []struct {
 		"internal/kernel/system.go",
 		"internal/simkernel/contexts.go", // which only ends a wait for the bubble's time
 		"web/serve.go",                   // for goroutines, on loops that it makes itself
+		"internal/intask/intask.go",      // for a task of another loop, while the task of this one has not begun
 		"relay/outside.go",               // for goroutines outside of any loop
 		"either/goroutine.go",            // for goroutines outside of any loop
 		"ws/conn.go",                     // for contexts that are not a task's; a goroutine that is reported
