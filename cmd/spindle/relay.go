@@ -72,6 +72,9 @@ handlers that may block. For these ratios, higher is better.
 func runRelay(ctx context.Context, args []string, out, errs io.Writer) error {
 	flags := flag.NewFlagSet("relay", flag.ContinueOnError)
 	if err := parse(flags, relayHelp, args, out); err != nil {
+		if !errors.Is(err, flag.ErrHelp) { // there are none, so it is another command's
+			err = fmt.Errorf("the flag %s must follow demo or bench; see 'spindle relay --help'", args[0])
+		}
 		return err
 	}
 	switch flags.Arg(0) {

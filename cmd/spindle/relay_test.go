@@ -73,6 +73,7 @@ func TestRelayErrors(t *testing.T) {
 	for args, want := range map[string]string{
 		"relay":                             "want demo or bench",
 		"relay dance":                       `no "dance"; want demo or bench`,
+		"relay --addr :0 demo":              "the flag --addr must follow demo or bench; see 'spindle relay --help'",
 		"relay demo here":                   `got the argument "here"`,
 		"relay bench now":                   `got the argument "now"`,
 		"relay demo --addr nowhere":         "nowhere",
