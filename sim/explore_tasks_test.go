@@ -19,7 +19,7 @@ import (
 
 // fewer returns short.Seeds of n, or less under the race detector.
 func fewer(n int) int {
-	if underRace {
+	if short.UnderRace {
 		n /= 5
 	}
 	return short.Seeds(n)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -113,6 +114,7 @@ func crowded(w *sim.World) {
 // the replay commands of their reports. The seed alone fails too, whatever the length of the
 // search that has found it.
 func TestExploreReportsAReplayCommand(t *testing.T) {
+	short.Computes(t)
 	for name, test := range map[string]struct {
 		explore func(t *testing.T)
 		want    string // the variables of the command

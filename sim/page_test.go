@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -95,6 +96,7 @@ func TestPageOfAFailure(t *testing.T) {
 // TestShortestFailure: further seeds are tried for a failure with fewer events, and the length of the
 // run is shrunk.
 func TestShortestFailure(t *testing.T) {
+	short.Computes(t)
 	first := sim.Search{Runs: 300}.Find(t.Context(), impatient)
 	shortest := sim.Search{Runs: 300, Shortest: 100}.Find(t.Context(), impatient)
 	if first == nil || shortest == nil {

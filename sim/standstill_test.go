@@ -54,7 +54,8 @@ var busy = map[string]func(ctx context.Context) error{
 
 // TestBusyLoopsAreReported: otherwise they would hang the run.
 func TestBusyLoopsAreReported(t *testing.T) {
-	brief := underRace || !short.Full() // four million callbacks take long
+	short.Computes(t)
+	brief := short.UnderRace || !short.Full() // four million callbacks take long
 	for name, program := range busy {
 		for how, run := range map[string]func(t *testing.T) error{
 			"Run": func(t *testing.T) error { return sim.Run(t.Context(), program) },
@@ -101,6 +102,7 @@ func TestBusyLoopsAreReported(t *testing.T) {
 // TestBusyScriptsAreReported: a function of World.After that calls itself without a
 // delay.
 func TestBusyScriptsAreReported(t *testing.T) {
+	short.Computes(t)
 	w := sim.NewWorld(1)
 	w.Host("host").Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Second) })
 	var again func()

@@ -6,12 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/sim"
 )
 
 // TestReplayCommandIsQuoted lets a shell run the replay command of tests with unusual names,
 // with a program in place of go test. Package testing matches their names with its pattern.
 func TestReplayCommandIsQuoted(t *testing.T) {
+	short.Computes(t)
 	for _, name := range []string{"plain", "retry(3)+loss", "it's", "$HOME", "[a", "a|b", "a.b", `a\b`, `"`} {
 		t.Run(name, func(t *testing.T) {
 			if os.Getenv(childSays) != "" {

@@ -12,7 +12,7 @@ import (
 // TestTransportsOnASimulatedKernel runs the conformance suite of package transport.
 func TestTransportsOnASimulatedKernel(t *testing.T) {
 	traits := transporttest.Traits{OwnTime: true}
-	if underRace || !short.Full() { // package transporttest runs more of it
+	if short.UnderRace || !short.Full() { // package transporttest runs more of it
 		traits.Places, traits.Networks = 2, []string{"unix"}
 	}
 	transporttest.Run(t, traits, func(testing.TB) *kernel.Kernel { return simkernel.NewKernel() })

@@ -116,7 +116,7 @@ func churn(t *testing.T, network, address string, n, atOnce int) {
 // TestConnectionChurn: 50,000 short connections end in every way, from both sides.
 func TestConnectionChurn(t *testing.T) {
 	n := 50_000
-	if underRace || !short.Full() {
+	if short.UnderRace || !short.Full() {
 		n = 5000
 	}
 	t.Run("unix", func(t *testing.T) { churn(t, "unix", abstract(), n*9/10, 200) })

@@ -37,7 +37,7 @@ const maxScript = 60
 // TestRandomScripts runs scripts from a fixed seed.
 func TestRandomScripts(t *testing.T) {
 	n := 2000
-	if underRace {
+	if short.UnderRace {
 		n = 400
 	}
 	rng := rand.New(rand.NewPCG(7, 7))

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
@@ -133,7 +134,7 @@ func TestFifteenThousandConns(t *testing.T) {
 	}
 	onPollers(t, func(t *testing.T, o loop.Options) {
 		low, high := 5000, 15_000
-		if o.Backend == "poll" || underRace { // every wait costs time for each connection
+		if o.Backend == "poll" || short.UnderRace { // every wait costs time for each connection
 			low, high = 500, 1500
 		}
 		if limit := descriptorLimit(t) - 500; high > limit {
@@ -154,7 +155,7 @@ func TestFifteenThousandConns(t *testing.T) {
 		c.grow(t, high)
 		each := float64(heapInUse()-before) / float64(high-low)
 		t.Logf("%.0f bytes for each idle connection", each)
-		if each > idleBytes && high >= 15_000 && !underRace {
+		if each > idleBytes && high >= 15_000 && !short.UnderRace {
 			t.Errorf("%.0f bytes for each idle connection", each)
 		}
 		on(t, l, func() {

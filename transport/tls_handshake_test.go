@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
@@ -23,7 +24,7 @@ import (
 // TestTLSThousandConns: a thousand connections at once, with both ends on one loop.
 func TestTLSThousandConns(t *testing.T) {
 	n := 1000
-	if underRace || testing.Short() {
+	if short.UnderRace || testing.Short() {
 		n = 100
 	}
 	lost := make(chan error, 2*n)

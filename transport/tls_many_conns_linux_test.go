@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/internal/until"
 	"github.com/spindleloop/spindle/loop"
@@ -68,7 +69,7 @@ func TestTLSIdleConnections(t *testing.T) {
 	c.grow(t, high)
 	each := float64(heapInUse()-before) / float64(high-low)
 	t.Logf("%.0f bytes for each idle connection", each)
-	if each > idleTLSBytes && !underRace {
+	if each > idleTLSBytes && !short.UnderRace {
 		t.Errorf("%.0f bytes for each idle connection", each)
 	}
 	if n := runtime.NumGoroutine() - goroutines; n > 10 {

@@ -65,7 +65,7 @@ const (
 // queued, and memory does not grow.
 func TestPeerThatNeverReads(t *testing.T) {
 	total := 1 << 30
-	if underRace || testing.Short() {
+	if short.UnderRace || testing.Short() {
 		total >>= 3
 	}
 	onPollers(t, func(t *testing.T, o loop.Options) {

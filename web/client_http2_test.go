@@ -21,6 +21,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/http2"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -85,7 +86,7 @@ func TestTransportHTTP2SharesAConnection(t *testing.T) {
 		tasks(t, func(ctx context.Context) {
 			c := &http.Client{Transport: &web.Transport{Protocols: h2c()}}
 			what := block(100_000)
-			err := spindle.ForEach(ctx, 40, make([]int, 60), func(ctx context.Context, _ int) error {
+			err := spindle.ForEach(ctx, 40, make([]int, short.Of(60)), func(ctx context.Context, _ int) error {
 				res, got, err := do(ctx, c, "POST", base+"/echo", bytes.NewReader(what))
 				if err == nil && (!strings.HasPrefix(got, "100000 <nil>") || res.Proto != "HTTP/2.0") {
 					err = fmt.Errorf("got %q with %s", got, res.Proto)

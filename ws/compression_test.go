@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/ws"
 )
 
@@ -110,12 +111,13 @@ func TestCompressionBombInFragmentsIsCutOff(t *testing.T) {
 // TestCompressedFragmentsUpToTheLimit checks that a message of exactly the limit arrives,
 // in fragments of any size.
 func TestCompressedFragmentsUpToTheLimit(t *testing.T) {
-	for name, message := range map[string]string{"zeros": string(make([]byte, 1<<20)), "text": strings.Repeat("0123456789abcdef", 1<<16)} {
+	limit := short.Of(1 << 20)
+	for name, message := range map[string]string{"zeros": string(make([]byte, limit)), "text": strings.Repeat("0123456789abcdef", limit)[:limit]} {
 		for _, size := range []int{1, 7, 100, 1000} {
 			t.Run(fmt.Sprintf("%s, %d", name, size), func(t *testing.T) {
 				for _, s := range implementations {
 					packed := pack(message)
-					p := s.open(t, ws.Options{CompressFrom: 1 << 30, MessageLimit: 1 << 20})
+					p := s.open(t, ws.Options{CompressFrom: 1 << 30, MessageLimit: limit})
 					head := byte(rsv1 | binry)
 					for at := 0; at < len(packed); at += size {
 						end := min(at+size, len(packed))

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/web"
 	"github.com/spindleloop/spindle/ws"
@@ -142,7 +143,7 @@ func TestIdleSocketsAreSmall(t *testing.T) {
 			if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 				t.Fatal(err)
 			}
-			if most := int(limit.Cur) - 200; high > most || underRace {
+			if most := int(limit.Cur) - 200; high > most || short.UnderRace {
 				low, high = 200, min(1000, most)
 			}
 			var sv *web.Service

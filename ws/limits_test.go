@@ -31,7 +31,7 @@ func fragmented(p *peer, op byte, message string, size int) (frames [][]byte) {
 // loads returns all sizes, if tests do all of their work and without the race detector, which
 // is slow at moving bytes.
 func loads(all []int) []int {
-	if underRace || !short.Full() {
+	if short.UnderRace || !short.Full() {
 		return all[1:2]
 	}
 	return all

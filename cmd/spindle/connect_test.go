@@ -12,6 +12,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/stream"
 )
 
@@ -30,7 +31,7 @@ func connecting(t *testing.T, addr string, s *conversation) error {
 
 func TestConnectSendsLinesAndPrintsAnswers(t *testing.T) {
 	addr := startEcho(t, "protocol", kernel.Backends()[0], 1)
-	large := strings.Repeat("a line that is sent and comes back\n", 100_000) + "and one without an end"
+	large := strings.Repeat("a line that is sent and comes back\n", short.Of(100_000)) + "and one without an end"
 	for input, want := range map[string]string{
 		"":               "",
 		"hello\n":        "hello\n",

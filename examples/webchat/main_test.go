@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -108,7 +109,8 @@ func TestASlowGuestIsDisconnected(t *testing.T) {
 	addr, _ := start(t)
 	ann := join(t, addr, "Ann")
 	ann.expect("* Ann has come")
-	join(t, addr, "Slow")
+	slow := join(t, addr, "Slow")
+	slow.NetConn().(*net.TCPConn).SetReadBuffer(4096) // full sooner
 	ann.expect("* Slow has come")
 	long := ""
 	for i := range 750 { // a text that does not compress

@@ -43,6 +43,15 @@ func Of(n int) int {
 	return n
 }
 
+// Computes skips a test with -short under the race detector: it computes for long, on one goroutine
+// at a time, where no race can be found.
+func Computes(t testing.TB) {
+	t.Helper()
+	if UnderRace && testing.Short() {
+		t.Skip("with -short under the race detector: computes on one goroutine")
+	}
+}
+
 // Parallel lets more of the tests that call t.Parallel run at a time. It is for packages in
 // which such tests mostly wait. Call it from TestMain.
 func Parallel() {

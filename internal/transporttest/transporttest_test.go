@@ -25,7 +25,7 @@ func TestEveryKernel(t *testing.T) {
 	for _, name := range short.Backends() {
 		t.Run(name, func(t *testing.T) {
 			traits := transporttest.Traits{}
-			if underRace || !short.Full() {
+			if short.UnderRace || !short.Full() {
 				traits.Places = 4
 			}
 			if testing.Short() {

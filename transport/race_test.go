@@ -1,6 +1,0 @@
-//go:build race
-
-package transport_test
-
-// underRace reduces large numbers under the race detector.
-const underRace = true
