@@ -21,6 +21,9 @@ func silentJetStream(t *testing.T, b *broker.Broker) (asked chan struct{}) {
 	if err == nil {
 		_, err = nc.Subscribe("$JS.API.>", func(*client.Msg) { asked <- struct{}{} })
 	}
+	if err == nil && nc.IsConnected() {
+		err = nc.Flush() // without it, requests of others may arrive before the subscription
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
