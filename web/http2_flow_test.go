@@ -3,7 +3,6 @@ package web_test
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"net/http"
@@ -191,26 +190,22 @@ func TestHTTP2WindowIsReturned(t *testing.T) {
 			const padding, padded = 255, 8
 			piece := make([]byte, 1+100+padding)
 			piece[0] = padding
-			conn := 65535
+			conn := firstWindows(0).conn
 			for i := range c.streams {
-				id, stream, ended := uint32(2*i+1), 256<<10, false
+				id, ended := uint32(2*i+1), false
+				room := firstWindows(id)
+				room.conn = conn
 				read := func() {
 					f := p.next()
-					switch {
-					case f.kind == windowFrame && f.id == 0:
-						conn += int(binary.BigEndian.Uint32(f.payload))
-					case f.kind == windowFrame && f.id == id:
-						stream += int(binary.BigEndian.Uint32(f.payload))
-					case f.kind == dataFrame && f.id == id:
-						ended = ended || f.flags&endStream != 0
-					}
+					room.received(f)
+					ended = ended || f.kind == dataFrame && f.id == id && f.flags&endStream != 0
 				}
 				p.send(headersFrame, endHeaders, id, p.request("POST", "/"))
 				for i := range c.pieces {
-					for conn < len(piece) || stream < len(piece) {
+					for !room.allow(len(piece)) {
 						read()
 					}
-					conn, stream = conn-len(piece), stream-len(piece)
+					room.sent(len(piece))
 					flags := byte(padded)
 					if i == c.pieces-1 {
 						flags |= endStream
@@ -220,6 +215,7 @@ func TestHTTP2WindowIsReturned(t *testing.T) {
 				for !ended {
 					read()
 				}
+				conn = room.conn
 			}
 		})
 	}

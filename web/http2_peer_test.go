@@ -163,6 +163,29 @@ func (p *peer) until(kind byte) frame {
 	}
 }
 
+// windows is what a server lets a peer send on a stream.
+type windows struct {
+	id           uint32
+	conn, stream int
+}
+
+// firstWindows returns the windows of a stream on which nothing was sent, if nothing was on the connection.
+func firstWindows(id uint32) *windows { return &windows{id, 65535, 256 << 10} }
+
+func (w *windows) allow(n int) bool { return min(w.conn, w.stream) >= n }
+
+func (w *windows) sent(n int) { w.conn, w.stream = w.conn-n, w.stream-n }
+
+// received makes the windows wider if f says so.
+func (w *windows) received(f frame) {
+	switch {
+	case f.kind == windowFrame && f.id == 0:
+		w.conn += int(binary.BigEndian.Uint32(f.payload))
+	case f.kind == windowFrame && f.id == w.id:
+		w.stream += int(binary.BigEndian.Uint32(f.payload))
+	}
+}
+
 // response receives a response on a stream, and ignores frames of other streams.
 func (p *peer) response(id uint32) (fields string, body string) {
 	p.t.Helper()

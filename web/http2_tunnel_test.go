@@ -17,13 +17,13 @@ func tunnels(h func(http.HandlerFunc) http.Handler) *web.Server {
 	s.Handler = h(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Path", r.URL.Path+" "+r.Host+" "+r.Header[":protocol"][0])
 		w.WriteHeader(http.StatusOK)
-		nc, _, err := http.NewResponseController(w).Hijack()
+		nc, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return
 		}
 		go func() {
 			defer nc.Close()
-			io.Copy(nc, nc)
+			io.Copy(nc, rw.Reader) // the client has its header, and may have sent something already
 		}()
 	})
 	return plainHTTP2(s)
@@ -38,7 +38,16 @@ func TestHTTP2ExtendedConnect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := dialPeer(t, serve(t, tunnels(h)))
-			f := p.until(settingsFrame)
+			room := firstWindows(1)
+			until := func(kind byte) frame {
+				for {
+					f := p.next()
+					if room.received(f); f.kind == kind {
+						return f
+					}
+				}
+			}
+			f := until(settingsFrame)
 			announced := false
 			for at := 0; at+6 <= len(f.payload); at += 6 {
 				announced = announced || string(f.payload[at:at+6]) == "\x00\x08\x00\x00\x00\x01"
@@ -47,7 +56,7 @@ func TestHTTP2ExtendedConnect(t *testing.T) {
 				t.Error("SETTINGS do not announce extended CONNECT")
 			}
 			p.send(headersFrame, endHeaders, 1, p.block(":method", "CONNECT", ":protocol", "websocket", ":scheme", "http", ":path", "/a", ":authority", "b"))
-			head := p.until(headersFrame)
+			head := until(headersFrame)
 			fields, err := p.dec.DecodeFull(head.payload)
 			if err != nil || fields[0].Value != "200" || head.flags&endStream != 0 {
 				t.Fatalf("got %v, %v", fields, err)
@@ -58,10 +67,13 @@ func TestHTTP2ExtendedConnect(t *testing.T) {
 				}
 			}
 			for range 25 { // more than the window
+				for !room.allow(16_000) {
+					until(windowFrame)
+				}
 				p.send(dataFrame, 0, 1, make([]byte, 16_000))
-				got := 0
-				for got < 16_000 {
-					f := p.until(dataFrame)
+				room.sent(16_000)
+				for got := 0; got < 16_000; {
+					f := until(dataFrame)
 					got += len(f.payload)
 				}
 				p.send(windowFrame, 0, 0, number(16_000))
