@@ -5,7 +5,7 @@
 //	cd bench && go run . walks    # builds and runs this
 //	cd bench && go run -cover -covermode=atomic -coverpkg=github.com/spindleloop/spindle/... ./walks -list
 //
-// A function is on the walk if it is called for nearly each of many bytes. Inlined functions count
+// A function is on the walk if it is called for most of many bytes. Inlined functions count
 // as well: the compiler adds the counters before it inlines. Before each byte there is a pause, in
 // which all sides begin to wait: a byte that is there already takes a shorter way.
 package main
@@ -42,7 +42,7 @@ import (
 const (
 	module = "github.com/spindleloop/spindle/"
 	rounds = 1000
-	enough = rounds * 9 / 10 // the scheduler may hold up a side for longer than a pause
+	enough = rounds / 2 // the scheduler may hold up a side for longer than a pause
 	pause  = 300 * time.Microsecond
 )
 
@@ -218,13 +218,13 @@ func many(fn func() error, measure func(func() error) error) error {
 	return measure(func() error { return repeat(rounds) })
 }
 
-// function is one that was called in nearly each round.
+// function is one that was called in most rounds.
 type function struct {
 	name, file string
 	calls      int // in a round, on average
 }
 
-// counted returns the functions that fn calls in nearly each of its rounds.
+// counted returns the functions that fn calls in most of its rounds.
 func counted(fn func() error) ([]function, error) {
 	dir, err := os.MkdirTemp("", "walks")
 	if err != nil {
@@ -254,7 +254,7 @@ func counted(fn func() error) ([]function, error) {
 	return functions(string(blocks))
 }
 
-// functions finds the function of each block that was run in nearly every round. The first block of
+// functions finds the function of each block that was run in most rounds. The first block of
 // a function is run as often as the function is called.
 func functions(blocks string) (all []function, err error) {
 	type place struct{ line, column int }
