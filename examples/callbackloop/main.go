@@ -87,10 +87,14 @@ func (l *loop) echo(fd int) {
 }
 
 func main() {
-	ln, err := net.Listen("tcp", os.Args[len(os.Args)-1])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "usage: callbackloop HOST:PORT:", err)
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: callbackloop HOST:PORT")
 		os.Exit(2)
+	}
+	ln, err := net.Listen("tcp", os.Args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "callbackloop:", err)
+		os.Exit(1)
 	}
 	listener, _ := ln.(*net.TCPListener).File()
 	epoll, _ := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
